@@ -1,0 +1,168 @@
+"""`--crash-at POINT`: this process kills itself with SIGKILL at a chosen point.
+
+| point           | the process dies                                                      |
+|-----------------|-----------------------------------------------------------------------|
+| append:N        | after the N-th entry, of any kind, is ordered                         |
+| commit:N        | after the N-th transaction returned, before anyone hears of it        |
+| before-effect:N | before the N-th read-remote or write-remote effect starts             |
+| after-effect:N  | after the N-th of them returned, before its `end` is appended         |
+| before-result   | after an invocation's outcome is appended, before it is committed     |
+| after-result    | after an outcome is committed, before anyone hears of it              |
+
+N counts from 1 in this process, over all workers. The points are wrappers of the store's engine,
+of its writers and of the executor's `perform`: the code that runs in production holds no flag for
+them and is the code that dies here.
+"""
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, NoReturn, cast, get_args
+
+from executor.durable.effects import Effect, Perform
+from executor.durable.function_type import REMOTE
+from executor.errors import UsageError
+from oplog.codec import decode_entry
+from oplog.engine import Batch, Engine
+from oplog.entry import Entry, InvocationFinished
+from oplog.errors import OplogError
+from oplog.store import Store, Writer
+
+PointKind = Literal[
+    "append", "commit", "before-effect", "after-effect", "before-result", "after-result"
+]
+
+
+COUNTED: Final = frozenset({"append", "commit", "before-effect", "after-effect"})
+POINT: Final = re.compile(r"([a-z-]+)(?::([1-9]\d*))?")
+FORMS: Final = ", ".join(f"{kind}:N" if kind in COUNTED else kind for kind in get_args(PointKind))
+
+
+def kill_process() -> NoReturn:
+    """SIGKILL to this process: no handler, no flush, no farewell."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("SIGKILL cannot be survived")
+
+
+class CrashPoint:
+    """One point and how often it was reached. Thread-safe: entries come from every lane."""
+
+    def __init__(
+        self, kind: PointKind, number: int, kill: Callable[[], object] = kill_process
+    ) -> None:
+        self.kind = kind
+        self._left = number
+        self._kill = kill
+        self._lock = threading.Lock()
+
+    def reach(self, kind: PointKind) -> None:
+        """Counts one event of `kind`; does not return from the one that was chosen."""
+        if kind != self.kind:
+            return
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                self._kill()
+
+
+def parse_crash_point(text: str) -> CrashPoint:
+    """`commit:3` or `after-result`. Raises UsageError naming the forms there are."""
+    found = POINT.fullmatch(text)
+    kind, number = (found[1], found[2]) if found else ("", None)
+    if kind not in get_args(PointKind) or (kind in COUNTED) != (number is not None):
+        raise UsageError(
+            f"{text!r} is not a crash point", where="--crash-at", hint=f"use one of {FORMS}, N ≥ 1"
+        )
+    return CrashPoint(cast("PointKind", kind), int(number or 1))
+
+
+def crashing_store(point: CrashPoint) -> Callable[[Engine], Store]:
+    """Makes stores whose engine and writers die at the point."""
+
+    def make(engine: Engine) -> Store:
+        store = Store(CrashingEngine(engine, point))
+        store.writer_class = crashing_writer(point)
+        return store
+
+    return make
+
+
+def crashing_writer(point: CrashPoint) -> type[Writer]:
+    """A class of writers that die once the chosen entry is ordered.
+
+    The writer's lock is held until the end, so that the committer cannot take the entry.
+    """
+
+    class CrashingWriter(Writer):
+        def append(self, entry: Entry) -> int:
+            with self.lock:
+                index = super().append(entry)
+                point.reach("append")
+                if isinstance(entry, InvocationFinished):
+                    point.reach("before-result")
+            return index
+
+    return CrashingWriter
+
+
+def crashing_perform(point: CrashPoint) -> Perform:
+    """Performs effects as the executor does, and dies beside the chosen remote one."""
+
+    async def perform(effect: Effect) -> object:
+        remote = effect.function_type in REMOTE
+        if remote:
+            point.reach("before-effect")
+        answer = await effect.run()
+        if remote:
+            point.reach("after-effect")
+        return answer
+
+    return perform
+
+
+class CrashingEngine(Engine):
+    """Another engine, that dies when the chosen transaction has returned."""
+
+    def __init__(self, engine: Engine, point: CrashPoint) -> None:
+        self._engine = engine
+        self._point = point
+        self.epoch = engine.epoch
+
+    def write(self, batches: Sequence[Batch]) -> list[OplogError | None]:
+        answers = self._engine.write(batches)
+        self._point.reach("commit")
+        if self._point.kind == "after-result":
+            for batch, refused in zip(batches, answers, strict=True):
+                if refused is None:
+                    self._reach_results(batch)
+        return answers
+
+    def _reach_results(self, batch: Batch) -> None:
+        for _worker_id, _index, encoded in batch.entries:
+            if isinstance(decode_entry(encoded), InvocationFinished):
+                self._point.reach("after-result")
+
+    def read_entries(self, worker_id: bytes, first: int, limit: int) -> list[tuple[int, bytes]]:
+        return self._engine.read_entries(worker_id, first, limit)
+
+    def last_index(self, worker_id: bytes) -> int:
+        return self._engine.last_index(worker_id)
+
+    def read_row(self, table: str, key: bytes) -> bytes | None:
+        return self._engine.read_row(table, key)
+
+    def read_rows(
+        self, table: str, prefix: bytes = b"", after: bytes | None = None, limit: int = 1000
+    ) -> list[tuple[bytes, bytes]]:
+        return self._engine.read_rows(table, prefix, after, limit)
+
+    def read_payload(self, digest: bytes) -> bytes:
+        return self._engine.read_payload(digest)
+
+    def probe(self) -> None:
+        self._engine.probe()
+
+    def close(self) -> None:
+        self._engine.close()

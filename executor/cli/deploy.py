@@ -1,0 +1,154 @@
+"""`shem deploy`, `components` and `component`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from executor.cli.command_line import CommandLine, command_options
+from executor.cli.output import EXIT_DONE, stderr_console, table, write_json, write_line
+from executor.cli.parse import initial_file, limit, pair, read_file
+from executor.cli.shapes import component_json, component_summary_json, deployed_json, time_text
+from executor.errors import ShemError
+from executor.executor import Executor
+from executor.records import ComponentRecord, Deployed, InitialFile
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for; the command's argument and options by name."""
+
+    file: str
+    name: str | None
+    env: tuple[tuple[str, str], ...]
+    files: tuple[InitialFile, ...]
+    host: tuple[str, ...]
+    limits: tuple[tuple[str, int], ...]
+
+
+@click.command("deploy")
+@click.argument("file", metavar="FILE")
+@click.option("--name", metavar="N", help="The component's name [default: the file's stem].")
+@click.option("--env", metavar="K=V", type=pair, multiple=True, help="Environment of its workers.")
+@click.option(
+    "--file",
+    "files",
+    metavar="SRC:DST[:ro|rw]",
+    type=initial_file,
+    multiple=True,
+    help="A file that its workers start with.",
+)
+@click.option("--host", metavar="MODULE:ATTR", multiple=True, help="Host functions it imports.")
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=SIZE",
+    type=limit,
+    multiple=True,
+    help="A limit of its workers, as memory=64MiB.",
+)
+@command_options
+@click.pass_context
+def deploy(context: click.Context, /, **asked: Any) -> int:
+    """Make FILE the newest revision of a component.
+
+    FILE is a WebAssembly component, as bytes or as text. The same bytes with the same options are
+    the revision that is there already. Prints what the component exports.
+    """
+    line = context.ensure_object(CommandLine)
+    deployment = Deployment(**asked)
+    file = Path(deployment.file)
+    wasm = read_file(deployment.file)
+    with shown_progress(f"deploying {file.name}") as progress:
+
+        async def run(executor: Executor) -> Deployed:
+            return await executor.deploy(
+                wasm,
+                name=file.stem if deployment.name is None else deployment.name,
+                env=dict(deployment.env),
+                files=deployment.files,
+                host=deployment.host,
+                limits=dict(deployment.limits),
+                progress=progress,
+            )
+
+        try:
+            deployed = line.run(run, create=True)
+        except ShemError as error:
+            error.where = error.where or str(file)
+            raise
+    if line.json:
+        write_json(deployed_json(deployed))
+    else:
+        write_line(f"{deployed.component} revision {deployed.revision}")
+        for export in deployed.exports:
+            write_line(f"  {export}")
+    return EXIT_DONE
+
+
+@contextmanager
+def shown_progress(first: str) -> Iterator[Callable[[str], None] | None]:
+    """A line on the terminal that says which stage a deployment is in; None where there is none.
+
+    The callable may be called from any thread.
+    """
+    console = stderr_console()
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status(first) as status:
+        yield status.update
+
+
+@click.command("components")
+@command_options
+@click.pass_context
+def components(context: click.Context) -> int:
+    """List the components of the store."""
+    line = context.ensure_object(CommandLine)
+    found = line.read(lambda store: list(store.components()))
+    if line.json:
+        write_json([component_summary_json(component) for component in found])
+    elif found:
+        rows = [(item.component, item.revision, item.workers, item.id) for item in found]
+        for text in table([("COMPONENT", "REVISION", "WORKERS", "ID"), *rows]):
+            write_line(text)
+    return EXIT_DONE
+
+
+@click.command("component")
+@click.argument("name", metavar="NAME")
+@command_options
+@click.pass_context
+def component(context: click.Context, name: str) -> int:
+    """Show a component: its revisions, imports and exports."""
+    line = context.ensure_object(CommandLine)
+    found = line.read(lambda store: store.component(name))
+    if line.json:
+        write_json(component_json(found))
+    else:
+        for text in _component_lines(found):
+            write_line(text)
+    return EXIT_DONE
+
+
+def _component_lines(component: ComponentRecord) -> list[str]:
+    revisions = [
+        (item.revision, item.digest, item.bytes, time_text(item.deployed_at))
+        for item in component.revisions
+    ]
+    return [
+        f"{component.component}  {component.id}",
+        "revisions",
+        *_indented(table([("REVISION", "DIGEST", "BYTES", "DEPLOYED"), *revisions])),
+        "imports",
+        *_indented(component.imports),
+        "exports",
+        *_indented(component.exports),
+    ]
+
+
+def _indented(lines: list[str] | tuple[str, ...]) -> list[str]:
+    return [f"  {part}" for line in lines for part in line.splitlines()]

@@ -1,0 +1,137 @@
+"""`shem invoke`: accept one invocation by its key, and wait for its outcome."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from executor.cli.command_line import CommandLine, command_options
+from executor.cli.crash_points import (
+    CrashPoint,
+    crashing_perform,
+    crashing_store,
+    parse_crash_point,
+)
+from executor.cli.guest_output import write_guest_output
+from executor.cli.output import (
+    EXIT_DONE,
+    error_record,
+    exit_code,
+    write_error,
+    write_json,
+    write_line,
+    write_note,
+)
+from executor.cli.parse import WaveArgumentsCommand, pair
+from executor.cli.shapes import invocation_json
+from executor.errors import InvocationError, InvocationInterrupted, ShemError
+from executor.executor import Executor, Options, WaveArguments
+from executor.records import Invocation
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for; the command's arguments and options by name."""
+
+    worker: str
+    function: str
+    arguments: tuple[str, ...]
+    key: str | None
+    env: tuple[tuple[str, str], ...]
+    timeout_s: float | None
+    no_wait: bool
+    crash_at: str | None
+
+
+@click.command("invoke", cls=WaveArgumentsCommand)
+@click.argument("worker", metavar="WORKER")
+@click.argument("function", metavar="FUNCTION")
+@click.argument("arguments", metavar="[ARG]...", nargs=-1)
+@click.option("--key", metavar="K", help="Idempotency key [default: a new one].")
+@click.option("--env", metavar="K=V", type=pair, multiple=True, help="Environment of a new worker.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="S",
+    type=click.FloatRange(min=0),
+    help="Stop waiting after S seconds; the invocation goes on later.",
+)
+@click.option("--no-wait", is_flag=True, help="Only accept and commit.")
+@click.option("--crash-at", metavar="POINT", help="Kill this process there, as append:3.")
+@command_options
+@click.pass_context
+def invoke(context: click.Context, /, **asked: Any) -> int:
+    """Call FUNCTION of WORKER and print its result as WAVE.
+
+    WORKER is COMPONENT/NAME; a new name is a new worker. ARGs are WAVE: strings are quoted, -5 is
+    an argument. The same key again answers with the
+    recorded outcome and runs nothing.
+    """
+    line = context.ensure_object(CommandLine)
+    request = Request(**asked)
+    point = parse_crash_point(request.crash_at) if request.crash_at is not None else None
+
+    async def run(executor: Executor) -> Invocation:
+        return await run_invocation(executor, request)
+
+    invocation = line.run(run, options=_options(point))
+    return write_invocation(invocation, as_json=line.json)
+
+
+def _options(point: CrashPoint | None) -> Options:
+    if point is None:
+        return Options(on_output=write_guest_output)
+    return Options(
+        on_output=write_guest_output,
+        store=crashing_store(point),
+        perform=crashing_perform(point),
+    )
+
+
+async def run_invocation(executor: Executor, request: Request) -> Invocation:
+    """Accepts, says which key was generated, and waits as long as asked for.
+
+    A failure of the guest is an answer. What stops the waiting after the acceptance (an interrupt
+    of the worker, a full disk, a divergence) is one too, of status pending: no outcome is recorded.
+    """
+    try:
+        accepted = await executor.submit(
+            request.worker,
+            request.function,
+            WaveArguments(request.arguments),
+            key=request.key,
+            env=dict(request.env) or None,
+        )
+    except InvocationError as error:
+        return _unfinished(request, error, function=request.function, key=request.key or "")
+    if request.key is None:
+        write_note(f"key: {accepted.key}")
+    timeout_s = 0 if request.no_wait else request.timeout_s
+    try:
+        invocation = await executor.wait(request.worker, accepted.key, timeout_s=timeout_s)
+    except ShemError as error:
+        return _unfinished(request, error, function=accepted.function, key=accepted.key)
+    return msgspec.structs.replace(invocation, deduplicated=accepted.deduplicated)
+
+
+def _unfinished(request: Request, error: ShemError, *, function: str, key: str) -> Invocation:
+    failed = isinstance(error, InvocationError) and not isinstance(error, InvocationInterrupted)
+    return Invocation(
+        worker=request.worker,
+        function=function,
+        key=key,
+        status="failed" if failed else "pending",
+        error=error_record(error),
+    )
+
+
+def write_invocation(invocation: Invocation, *, as_json: bool) -> int:
+    """The result on stdout, or its error where it belongs; answers the exit code."""
+    if as_json:
+        write_json(invocation_json(invocation))
+    elif invocation.error is not None:
+        write_error(invocation.error, as_json=False)
+    elif invocation.status == "pending":
+        write_note(f"pending: {invocation.key}")
+    elif invocation.wave:
+        write_line(invocation.wave)
+    return exit_code(invocation.error.kind) if invocation.error else EXIT_DONE

@@ -1,0 +1,99 @@
+"""`shem crash`, `replay` and `delete`: from outside, to one worker."""
+
+import click
+
+from executor.cli.command_line import CommandLine, command_options
+from executor.cli.output import EXIT_DONE, exit_code, write_error, write_json, write_line
+from executor.cli.shapes import done_json, rebuild_json
+from executor.errors import Divergence
+from executor.executor import Executor
+from executor.records import Done, ErrorRecord, Rebuild
+
+
+@click.command("crash")
+@click.argument("worker", metavar="WORKER")
+@command_options
+@click.pass_context
+def crash(context: click.Context, worker: str) -> int:
+    """Simulate a crash of WORKER and rebuild it from its oplog.
+
+    Its instance is dropped in the middle of whatever it does. Appends nothing.
+    """
+    line = context.ensure_object(CommandLine)
+
+    async def run(executor: Executor) -> Rebuild:
+        return await executor.crash(worker)
+
+    return write_rebuild(line.run(run), as_json=line.json)
+
+
+@click.command("replay")
+@click.argument("worker", metavar="WORKER")
+@click.option("--to", "last", metavar="I", type=click.IntRange(min=1), help="Stop at this index.")
+@command_options
+@click.pass_context
+def replay(context: click.Context, worker: str, last: int | None) -> int:
+    """Rebuild WORKER beside the living one, and report.
+
+    Appends nothing.
+    """
+    line = context.ensure_object(CommandLine)
+
+    async def run(executor: Executor) -> Rebuild:
+        return await executor.replay(worker, to=last)
+
+    return write_rebuild(line.run(run), as_json=line.json)
+
+
+def write_rebuild(rebuild: Rebuild, *, as_json: bool) -> int:
+    """The report; a divergence is an error besides, so that scripts see it."""
+    found = rebuild.divergence
+    if as_json:
+        write_json(rebuild_json(rebuild))
+    else:
+        stopped = f", stopped: {rebuild.stopped_at}" if rebuild.stopped_at else ""
+        write_line(
+            f"{rebuild.worker}: {rebuild.replayed} of {rebuild.entries} entries replayed"
+            f" in {rebuild.ms:.1f} ms, {'diverged' if found else 'no divergence'}{stopped}"
+        )
+    if found is None:
+        return EXIT_DONE
+    divergence = Divergence(
+        worker=rebuild.worker,
+        index=found.index,
+        recorded=found.recorded,
+        requested=found.requested,
+    )
+    if not as_json:
+        write_error(
+            ErrorRecord(
+                kind=divergence.kind,
+                message=divergence.message,
+                where=divergence.where,
+                hint=divergence.hint,
+            ),
+            as_json=False,
+        )
+    return exit_code(divergence.kind)
+
+
+@click.command("delete")
+@click.argument("worker", metavar="WORKER")
+@command_options
+@click.pass_context
+def delete(context: click.Context, worker: str) -> int:
+    """Delete WORKER and its oplog.
+
+    An invocation that runs is interrupted.
+    """
+    line = context.ensure_object(CommandLine)
+
+    async def run(executor: Executor) -> Done:
+        return await executor.delete(worker)
+
+    done = line.run(run)
+    if line.json:
+        write_json(done_json(done))
+    else:
+        write_line(f"{done.worker}: {done.status}")
+    return EXIT_DONE

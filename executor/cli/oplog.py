@@ -1,0 +1,130 @@
+"""`shem oplog`: a worker's entries, one line each."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.console import Console
+
+from executor.cli.command_line import CommandLine, command_options
+from executor.cli.oplog_text import entry_text
+from executor.cli.output import EXIT_DONE, json_line, stdout_console, write_line
+from executor.cli.shapes import entry_json
+from executor.errors import WorkerNotFound
+from executor.records import OplogRecord
+from executor.worker.reader import StoreReader
+from oplog.entry import KIND_OF, TAGS
+
+FOLLOW_S: Final = 0.1
+"""How long `--follow` waits before it looks for more."""
+INDEX_WIDTH: Final = 5
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries; the command's argument and options by name."""
+
+    worker: str
+    first: int
+    limit: int | None
+    kinds: tuple[str, ...]
+    follow: bool
+
+
+@click.command("oplog")
+@click.argument("worker", metavar="WORKER")
+@click.option(
+    "--from",
+    "first",
+    metavar="I",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="The first index.",
+)
+@click.option("--limit", metavar="N", type=click.IntRange(min=0), help="At most N entries.")
+@click.option(
+    "--kind",
+    "kinds",
+    metavar="K",
+    type=click.Choice(sorted(TAGS)),
+    multiple=True,
+    help="Only entries of this kind; may be repeated.",
+)
+@click.option("--follow", is_flag=True, help="Go on as entries are committed, until Ctrl-C.")
+@command_options
+@click.pass_context
+def oplog(context: click.Context, /, **asked: Any) -> int:
+    """Print what WORKER was asked, what it did and was answered.
+
+    One line an entry. An entry that a jump or a revert has hidden is marked ~.
+    """
+    line = context.ensure_object(CommandLine)
+
+    query = Query(**asked)
+
+    def show(store: StoreReader) -> None:
+        width = max(INDEX_WIDTH, len(str(store.worker(query.worker).entries)))
+        write = json_writer() if line.json else line_writer(stdout_console(), width)
+        read = following if query.follow else read_once
+        for record in chosen(read(store, query.worker, query.first), query.kinds, query.limit):
+            write(record)
+
+    line.read(show)
+    return EXIT_DONE
+
+
+def json_writer() -> Callable[[OplogRecord], None]:
+    return lambda record: write_line(json_line(entry_json(record)))
+
+
+def line_writer(console: Console, index_width: int) -> Callable[[OplogRecord], None]:
+    """Aligned lines; on a terminal coloured, and cut at its width."""
+
+    def write(record: OplogRecord) -> None:
+        text = entry_text(record, index_width)
+        if console.is_terminal:
+            text.truncate(console.width, overflow="ellipsis")
+            console.print(text)
+        else:
+            write_line(text.plain)
+
+    return write
+
+
+def chosen(
+    records: Iterator[OplogRecord], kinds: tuple[str, ...], limit: int | None
+) -> Iterator[OplogRecord]:
+    """The first `limit` records of the kinds asked for; every kind if none is named."""
+    left = limit
+    if left == 0:
+        return
+    for record in records:
+        if kinds and KIND_OF[type(record.entry)] not in kinds:
+            continue
+        yield record
+        if left is not None:
+            left -= 1
+            if left == 0:
+                return
+
+
+def read_once(store: StoreReader, worker: str, first: int) -> Iterator[OplogRecord]:
+    """The worker's committed entries from `first` on."""
+    yield from store.oplog(worker, first=first)
+
+
+def following(store: StoreReader, worker: str, first: int) -> Iterator[OplogRecord]:
+    """The worker's entries, and then those that are committed, until it is deleted. Blocks."""
+    worker_id = store.worker(worker).id
+    while True:
+        for record in store.oplog(worker, first=first):
+            first = record.index + 1
+            yield record
+        time.sleep(FOLLOW_S)
+        try:
+            if store.worker(worker).id != worker_id:
+                return
+        except WorkerNotFound:
+            return

@@ -1,0 +1,116 @@
+"""One entry of an oplog as one line: index, time, kind, and what matters of its fields.
+
+Values are compact JSON, in which every control character is escaped: a guest's text cannot move a
+terminal's cursor or begin a line.
+"""
+
+import json
+from typing import Final
+
+from rich.text import Text
+
+from executor.cli.shapes import entry_fields, time_text
+from executor.records import OplogRecord
+from oplog.entry import (
+    HINTS,
+    KIND_OF,
+    BeginAtomicRegion,
+    Cancelled,
+    Create,
+    End,
+    EndAtomicRegion,
+    Error,
+    Exited,
+    InvocationFinished,
+    InvocationStarted,
+    Jump,
+    Log,
+    PendingInvocation,
+    Start,
+)
+
+KIND_WIDTH: Final = 20
+TYPE_WIDTH: Final = 12
+VALUE_LENGTH_MAX: Final = 400
+"""Characters of a value that a line shows; `--json` has the whole."""
+
+STYLES: Final[dict[type, str]] = {
+    Create: "bold",
+    Start: "cyan",
+    End: "green",
+    Cancelled: "yellow",
+    InvocationStarted: "bold blue",
+    InvocationFinished: "bold blue",
+    BeginAtomicRegion: "magenta",
+    EndAtomicRegion: "magenta",
+    Jump: "magenta",
+    PendingInvocation: "blue",
+    Error: "red",
+    Exited: "red",
+}
+
+
+def entry_text(record: OplogRecord, index_width: int) -> Text:
+    """The line; a hidden entry is marked `~` and dim, a hint is dim but for its kind."""
+    entry = record.entry
+    style = STYLES.get(type(entry), "")
+    dim = "dim" if record.hidden or type(entry) in HINTS else ""
+    text = Text(no_wrap=True, end="")
+    text.append(f"{record.index:>{index_width}}", "dim")
+    text.append("~ " if record.hidden else "  ", "red")
+    text.append(f"{time_text(entry.at)}  ", "dim")
+    text.append(f"{KIND_OF[type(entry)]:<{KIND_WIDTH}}  ", "dim" if record.hidden else style)
+    text.append(_summary(record), dim)
+    text.rstrip()
+    text.end = "\n"
+    return text
+
+
+def _summary(record: OplogRecord) -> str:
+    fields = entry_fields(record)
+    entry = record.entry
+    match entry:
+        case Create():
+            return f"{entry.name}  component {entry.component} revision {entry.revision}" + (
+                f"  env {_value(fields['env'])}" if entry.env else ""
+            )
+        case Start():
+            return f"{entry.function_type:<{TYPE_WIDTH}}  {entry.function}" + (
+                f"  {_value(fields['request'])}" if "request" in fields else ""
+            )
+        case End():
+            return f"#{entry.start_index}" + (
+                f"  {_value(fields['response'])}" if "response" in fields else ""
+            )
+        case PendingInvocation() | InvocationStarted():
+            arguments = _value(fields["arguments"])
+            return f"{entry.key}  {entry.function}  {arguments}"
+        case InvocationFinished():
+            return _outcome(fields["outcome"])
+        case Log():
+            return f"{entry.level:<6}  {_value(entry.text)}"
+        case _:
+            return "  ".join(
+                f"{name} {value if isinstance(value, str) else _value(value)}"
+                for name, value in fields.items()
+                if name not in {"at", "text"}
+            )
+
+
+def _outcome(outcome: object) -> str:
+    match outcome:
+        case {"failure": {"kind": kind, "message": message}}:
+            return f"failed: {kind}: {_value(message)}"
+        case {"exit": code}:
+            return f"exit {code}"
+        case {"result": value}:
+            return _value(value)
+        case _:
+            return ""
+
+
+def _value(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ": "))
+    if len(text) > VALUE_LENGTH_MAX:
+        return text[: VALUE_LENGTH_MAX - 1] + "…"
+    return text

@@ -1,0 +1,223 @@
+"""Streams, errors and exit codes of the command line.
+
+Stdout carries the result and nothing else. An error is one line on stderr,
+`shem: what: where: what to do`, or with `--json` one object `{kind, message, where, hint}` there.
+Colours appear on terminals only, and not where `NO_COLOR` is set.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+import click
+from rich.cells import cell_len
+from rich.console import Console
+
+from executor.errors import ComponentRejected, ShemError
+from executor.records import ErrorRecord
+from oplog.errors import (
+    OplogBusyError,
+    OplogCorruptError,
+    OplogError,
+    OplogFormatError,
+    OplogFullError,
+)
+
+EXIT_DONE: Final = 0
+EXIT_GUEST: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_NOT_FOUND: Final = 3
+EXIT_REFUSED: Final = 4
+EXIT_SYSTEM: Final = 5
+EXIT_INTERRUPTED: Final = 130
+
+EXIT_CODES: Final[dict[str, int]] = {
+    "usage": EXIT_USAGE,
+    "bad-arguments": EXIT_USAGE,
+    "component-rejected": EXIT_USAGE,
+    "unknown-component": EXIT_NOT_FOUND,
+    "unknown-worker": EXIT_NOT_FOUND,
+    "unknown-function": EXIT_NOT_FOUND,
+    "unknown-key": EXIT_NOT_FOUND,
+    "key-conflict": EXIT_REFUSED,
+    "exists": EXIT_REFUSED,
+    "busy": EXIT_REFUSED,
+    "uncertain": EXIT_REFUSED,
+    "guest-trap": EXIT_GUEST,
+    "guest-error": EXIT_GUEST,
+    "guest-exit": EXIT_GUEST,
+    "previous-failed": EXIT_GUEST,
+    "deleted": EXIT_GUEST,
+    "cancelled": EXIT_GUEST,
+    "interrupted": EXIT_INTERRUPTED,
+    "limit": EXIT_SYSTEM,
+    "divergence": EXIT_SYSTEM,
+    "disk-full": EXIT_SYSTEM,
+    "store-corrupt": EXIT_SYSTEM,
+    "store-format": EXIT_SYSTEM,
+    "store-error": EXIT_SYSTEM,
+    "host-binding": EXIT_SYSTEM,
+    "internal": EXIT_SYSTEM,
+}
+"""Every kind of error there is, and what a script sees of it."""
+
+
+def exit_code(kind: str) -> int:
+    return EXIT_CODES[kind]
+
+
+def write_line(line: str) -> None:
+    """One line to stdout, as UTF-8 whatever the locale says."""
+    click.echo(line.encode())
+
+
+def write_note(line: str) -> None:
+    """One line to stderr that is neither result nor error."""
+    click.echo(line.encode(), err=True)
+
+
+def write_json(value: object) -> None:
+    """One JSON text on one line of stdout."""
+    write_line(json_line(value))
+
+
+def json_line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def write_error(error: ErrorRecord, *, as_json: bool) -> None:
+    """The error on stderr, in one line either way."""
+    if as_json:
+        write_note(json_line(error_json(error)))
+        return
+    parts = (one_line(part) for part in (error.message, error.where, error.hint))
+    write_note(": ".join(("shem", *(part for part in parts if part))))
+
+
+def error_json(error: ErrorRecord) -> dict[str, str]:
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "where": error.where,
+        "hint": error.hint,
+    }
+
+
+def one_line(text: str) -> str:
+    """The text with its line breaks as `; `, so that an error stays one line of a log."""
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def write_traceback(error: BaseException) -> None:
+    """For `--debug`: where the error came from, on stderr."""
+    write_note("".join(traceback.format_exception(error)).rstrip())
+
+
+def leaf_error(error: BaseException) -> BaseException:
+    """The one error that a group of them is about.
+
+    An interrupt by the user counts first, then a refusal of the library, then whatever comes
+    first; tasks that were cancelled because of it say nothing.
+    """
+    leaves = _leaves(error)
+    for wanted in (KeyboardInterrupt, ShemError, OplogError, Exception):
+        for leaf in leaves:
+            if isinstance(leaf, wanted):
+                return leaf
+    return leaves[0]
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def error_record(error: BaseException) -> ErrorRecord:
+    """Any exception as what the user is told: kind, sentence, where, what to do."""
+    match error:
+        case ShemError():
+            return ErrorRecord(
+                kind=error.kind, message=_sentence(error), where=error.where, hint=error.hint
+            )
+        case click.UsageError():
+            command = error.ctx.command_path if error.ctx else "shem"
+            return ErrorRecord(
+                kind="usage",
+                message=error.format_message().rstrip("."),
+                where=command,
+                hint=f"see `{command} --help`",
+            )
+        case click.ClickException():
+            return ErrorRecord(kind="usage", message=error.format_message())
+        case KeyboardInterrupt():
+            return ErrorRecord(
+                kind="interrupted",
+                message="interrupted",
+                hint="what was accepted goes on when its worker is named again, or with `shem run`",
+            )
+        case OplogError():
+            return ErrorRecord(kind=_store_kind(error), message=str(error))
+        case _:
+            return ErrorRecord(
+                kind="internal",
+                message=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+                hint="the same command with --debug shows where",
+            )
+
+
+def _sentence(error: ShemError) -> str:
+    missing = error.imports if isinstance(error, ComponentRejected) else ()
+    return "\n".join((error.message, *(item for item in missing if item not in error.message)))
+
+
+def _store_kind(error: OplogError) -> str:
+    match error:
+        case OplogFullError():
+            return "disk-full"
+        case OplogCorruptError():
+            return "store-corrupt"
+        case OplogFormatError():
+            return "store-format"
+        case OplogBusyError():
+            return "busy"
+        case _:
+            return "store-error"
+
+
+def table(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Rows as lines with aligned columns, two spaces between; the first row is the heading.
+
+    A column of numbers is aligned to the right.
+    """
+    widths = [max(cell_len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    numeric = [all(isinstance(row[n], int) for row in rows[1:]) for n in range(len(widths))]
+    return ["  ".join(_aligned(row, widths, numeric)).rstrip() for row in rows]
+
+
+def _aligned(row: Sequence[object], widths: Sequence[int], numeric: Sequence[bool]) -> list[str]:
+    cells = []
+    for cell, width, right in zip(row, widths, numeric, strict=True):
+        text = str(cell)
+        space = " " * (width - cell_len(text))
+        cells.append(space + text if right else text + space)
+    return cells
+
+
+def stdout_console() -> Console:
+    """A console for coloured lines: colours on terminals only, no wrapping, no markup."""
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def stderr_console() -> Console:
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def discard_stdout() -> None:
+    """After a broken pipe: what is still buffered has no reader, and must not raise at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

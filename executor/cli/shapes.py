@@ -1,0 +1,202 @@
+"""The JSON of every answer. Scripts depend on these shapes: fields are added, never changed.
+
+Times are RFC 3339 in UTC with nanoseconds. Values of the guest are in their self-describing form:
+bytes `{"base64": …}`, a variant `{"case": v}` or `"case"`, a result `{"ok": v}` or `{"err": e}`,
+nan and the infinities as strings.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from executor.cli.output import error_json
+from executor.records import (
+    ComponentRecord,
+    ComponentSummary,
+    Deployed,
+    Done,
+    Invocation,
+    OplogRecord,
+    Rebuild,
+    WorkerPage,
+    WorkerRecord,
+    WorkerSummary,
+)
+from executor.wasm.plain import plain_to_json
+from oplog.codec import decode_value
+from oplog.entry import HINTS, KIND_OF
+
+Json = dict[str, object]
+
+NS: Final = 1_000_000_000
+TIMES: Final = frozenset({"at", "retry_at"})
+"""Fields of entries that are wall time."""
+
+
+def time_text(at_ns: int) -> str:
+    """`2026-11-30T10:08:10.123456789Z`, of nanoseconds since the Unix epoch."""
+    seconds, rest = divmod(at_ns, NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def deployed_json(deployed: Deployed) -> Json:
+    return {
+        "component": deployed.component,
+        "id": deployed.id,
+        "revision": deployed.revision,
+        "digest": deployed.digest,
+        "imports": list(deployed.imports),
+        "exports": list(deployed.exports),
+    }
+
+
+def component_json(component: ComponentRecord) -> Json:
+    return {
+        "component": component.component,
+        "id": component.id,
+        "revisions": [
+            {
+                "revision": revision.revision,
+                "digest": revision.digest,
+                "bytes": revision.bytes,
+                "deployed_at": time_text(revision.deployed_at),
+            }
+            for revision in component.revisions
+        ],
+        "imports": list(component.imports),
+        "exports": list(component.exports),
+    }
+
+
+def component_summary_json(component: ComponentSummary) -> Json:
+    return {
+        "component": component.component,
+        "id": component.id,
+        "revision": component.revision,
+        "workers": component.workers,
+    }
+
+
+def invocation_json(invocation: Invocation) -> Json:
+    return {
+        "worker": invocation.worker,
+        "function": invocation.function,
+        "key": invocation.key,
+        "status": invocation.status,
+        "result": invocation_result(invocation),
+        "wave": invocation.wave,
+        "error": error_json(invocation.error) if invocation.error else None,
+        "attempts": invocation.attempts,
+        "deduplicated": invocation.deduplicated,
+        "stdout": invocation.stdout,
+        "stderr": invocation.stderr,
+    }
+
+
+def invocation_result(invocation: Invocation) -> object:
+    """The guest's value, or what it exited with."""
+    if invocation.exit_code is not None:
+        return {"exit": invocation.exit_code}
+    return plain_to_json(invocation.result)
+
+
+def worker_summary_json(worker: WorkerSummary) -> Json:
+    return {
+        "worker": worker.worker,
+        "component": worker.component,
+        "revision": worker.revision,
+        "status": worker.status,
+        "pending": worker.pending,
+        "entries": worker.entries,
+        "created_at": time_text(worker.created_at),
+        "last_error": worker.last_error,
+    }
+
+
+def worker_page_json(page: WorkerPage) -> Json:
+    return {
+        "workers": [worker_summary_json(worker) for worker in page.workers],
+        "cursor": page.cursor,
+    }
+
+
+def worker_json(worker: WorkerRecord) -> Json:
+    return {
+        "worker": worker.worker,
+        "id": worker.id,
+        "component": worker.component,
+        "revision": worker.revision,
+        "status": worker.status,
+        "env": dict(worker.env),
+        "pending": list(worker.pending),
+        "current_key": worker.current_key,
+        "entries": worker.entries,
+        "bytes": worker.bytes,
+        "retries": worker.retries,
+        "last_error": worker.last_error,
+        "created_at": time_text(worker.created_at),
+        "loaded": worker.loaded,
+    }
+
+
+def rebuild_json(rebuild: Rebuild) -> Json:
+    """`stopped_at` is there only where the rebuild ended before the end of the oplog."""
+    divergence = rebuild.divergence
+    shape: Json = {
+        "worker": rebuild.worker,
+        "entries": rebuild.entries,
+        "replayed": rebuild.replayed,
+        "ms": round(rebuild.ms, 3),
+        "divergence": msgspec.to_builtins(divergence) if divergence else None,
+    }
+    if rebuild.stopped_at is not None:
+        shape["stopped_at"] = rebuild.stopped_at
+    return shape
+
+
+def done_json(done: Done) -> Json:
+    return {"worker": done.worker, "done": done.done, "status": done.status}
+
+
+def entry_json(record: OplogRecord) -> Json:
+    """One entry: `index, at, kind, hint, hidden`, then the fields of its kind that are set."""
+    return {
+        "index": record.index,
+        "at": time_text(record.entry.at),
+        "kind": KIND_OF[type(record.entry)],
+        "hint": type(record.entry) in HINTS,
+        "hidden": record.hidden,
+        **{name: value for name, value in entry_fields(record).items() if name != "at"},
+    }
+
+
+def entry_fields(record: OplogRecord) -> Json:
+    """The fields of the entry's struct that are set, as JSON values, in their order."""
+    return _struct_fields(record.entry)
+
+
+def _struct_fields(struct: msgspec.Struct) -> Json:
+    fields: Json = {}
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if value is None or (isinstance(value, msgspec.Raw) and not memoryview(value).nbytes):
+            continue
+        fields[name] = time_text(value) if name in TIMES else _field(name, value)
+    return fields
+
+
+def _field(name: str, value: object) -> object:
+    match value:
+        case msgspec.Raw():
+            return plain_to_json(decode_value(value))
+        case bytes() if name == "worker_id":
+            return value.hex()
+        case bytes():
+            return plain_to_json(value)
+        case msgspec.Struct():
+            return _struct_fields(value)
+        case tuple():
+            return list(value)
+        case _:
+            return value

@@ -1,0 +1,145 @@
+"""Deploying: from bytes to a durable revision.
+
+Compiling and checking take seconds and happen on a worker thread; the revision, its bytes and its
+files become durable in one unit.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import trio
+
+from executor.errors import UsageError
+from executor.records import Deployed, InitialFile
+from executor.services.components import (
+    FileRow,
+    RevisionRow,
+    check_component_name,
+    content_digest,
+    deployment,
+    next_component,
+    same_revision,
+)
+from executor.wasm.component import Component
+from executor.worker.worker import WorkerServices, store_error
+from oplog.engine import Batch
+from oplog.errors import OplogError
+from oplog.store import Store
+
+LIMITS = ("memory",)
+"""Names of the limits that a deployment may set; in bytes."""
+
+
+class DeployOptions(TypedDict, total=False):
+    """What a revision has besides its bytes."""
+
+    env: dict[str, str]
+    """Environment of its workers."""
+    files: Sequence[InitialFile]
+    """Files that its workers start with."""
+    host: Sequence[str]
+    """`MODULE:ATTR` of host functions, imported from the current directory, now and at recovery."""
+    limits: dict[str, int]
+    """By name, in bytes: `memory`."""
+
+
+async def deploy(
+    services: WorkerServices,
+    wasm: bytes,
+    name: str,
+    options: DeployOptions,
+    progress: Callable[[str], None] | None,
+) -> Deployed:
+    """A new revision, or the existing one with the same bytes and options. Durable on return."""
+    check_component_name(name)
+    for limit in options.get("limits", {}):
+        if limit not in LIMITS:
+            raise UsageError(
+                f"there is no limit {limit!r}", where="deploy", hint=f"one of {', '.join(LIMITS)}"
+            )
+    tell = progress or ignore_progress
+    component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)
+    tell("storing")
+    row, contents = revision_row(services, wasm, name, options, component)
+    existing = same_revision(services.store.engine, row)
+    if existing is None:
+        await submit(services.store, deployment(row, contents), name)
+    found = existing or row
+    return Deployed(
+        component=found.component,
+        id=found.component_id,
+        revision=found.revision,
+        digest=found.digest,
+        imports=found.imports,
+        exports=found.exports,
+    )
+
+
+def compile_checked(
+    services: WorkerServices, wasm: bytes, options: DeployOptions, tell: Callable[[str], None]
+) -> Component:
+    """Compiles and checks every import. Blocks for seconds. Raises: ComponentRejected."""
+    tell(f"compiling {len(wasm):,} bytes")
+    component = services.revisions.compiled(wasm, content_digest(wasm))
+    tell("checking imports")
+    host = options.get("host", ())
+    services.revisions.check(component, host, str(Path.cwd()) if host else "")
+    return component
+
+
+def revision_row(
+    services: WorkerServices, wasm: bytes, name: str, options: DeployOptions, component: Component
+) -> tuple[RevisionRow, dict[str, bytes]]:
+    """The row of the revision, and everything that is stored by digest."""
+    engine = services.store.engine
+    digest = content_digest(wasm)
+    contents = {digest: wasm}
+    files = []
+    for file in options.get("files", ()):
+        file_digest = content_digest(file.content)
+        contents[file_digest] = file.content
+        files.append(FileRow(path=file.path, digest=file_digest, writable=file.writable))
+    candidate = next_component(engine, name)
+    host = tuple(options.get("host", ()))
+    row = RevisionRow(
+        component=name,
+        component_id=candidate.id,
+        revision=candidate.revision,
+        digest=digest,
+        size_bytes=len(wasm),
+        deployed_at=services.sources.wall_ns(),
+        imports=component.import_texts,
+        exports=component.export_texts,
+        env=dict(options.get("env", {})),
+        files=tuple(files),
+        host=host,
+        host_directory=os.fspath(Path.cwd()) if host else "",
+        limits={f"{limit}_bytes": size for limit, size in options.get("limits", {}).items()},
+    )
+    return row, contents
+
+
+async def submit(store: Store, batch: Batch, where: str) -> None:
+    """Writes one unit; durable on return. Raises: StoreError."""
+    done = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+    errors: list[OplogError] = []
+
+    def written(error: OplogError | None) -> None:
+        if error is not None:
+            errors.append(error)
+        token.run_sync_soon(done.set)
+
+    try:
+        store.submit(batch, written)
+    except OplogError as error:
+        raise store_error(error, where) from error
+    await done.wait()
+    if errors:
+        raise store_error(errors[0], where) from errors[0]
+
+
+def ignore_progress(stage: str) -> None:
+    """Nobody watches."""

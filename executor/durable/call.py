@@ -1,0 +1,173 @@
+"""One durable call, from the guest's request to the answer it observes.
+
+Each row of a host module's table becomes one callable that Wasmtime's boundary invokes with lifted
+arguments. This is the hot path: everything that depends only on the function's type is compiled
+once, here.
+
+Replaying: encode the request, claim the `start`, take its terminal, answer. Live: append the
+`start`, perform, append the `end`, answer. A call that was recorded and never ended is performed
+again under its own `start`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from executor.durable.definition import NOT_READY, Awaited, HostFunctionRow, Local, Recorded
+from executor.durable.effects import Effect
+from executor.wasm.check import canonical
+from executor.wasm.host_function import PENDING, HostFunction
+from executor.wasm.plain import compile_plain
+from executor.wasm.types import FuncType, WitType
+from executor.wasm.wit import parse_type
+from oplog.codec import decode_value, encode_value
+from oplog.entry import ABSENT, EMPTY_ARRAY, Raw
+
+EncodeRequest = Callable[[tuple[object, ...]], Raw]
+
+
+def host_function(
+    interface: str, row: HostFunctionRow, function_type: FuncType, uses: dict[str, WitType]
+) -> HostFunction:
+    """The callable of one row. `uses` are the interface's named types, for a row's `answer`."""
+    function = f"{interface}.{row.name}" if interface else row.name
+    if isinstance(row, Local):
+        return HostFunction(name=row.name, type=function_type, call=row.call)
+    encode = compile_request(function_type)
+    answer_type = function_type.result if row.answer is None else parse_type(row.answer, uses)
+    answer = AnswerCodec(answer_type)
+    if isinstance(row, Recorded):
+        call = recorded_call(function, row, encode, answer)
+        return HostFunction(name=row.name, type=function_type, call=call)
+    call = awaited_call(function, row, encode, answer)
+    return HostFunction(name=row.name, type=function_type, call=call, waits=True)
+
+
+class AnswerCodec:
+    """Between a call's answer and the raw `response` of its `end`."""
+
+    __slots__ = ("_from_plain", "_to_plain", "_type")
+
+    def __init__(self, answer_type: WitType | None) -> None:
+        self._type = answer_type
+        if answer_type is None:
+            self._to_plain = self._from_plain = None
+        else:
+            self._to_plain, self._from_plain = compile_plain(answer_type)
+
+    def encode(self, answer: object) -> Raw:
+        if self._type is None:
+            return ABSENT
+        return Raw(encode_value(answer if self._to_plain is None else self._to_plain(answer)))
+
+    def decode(self, response: Raw) -> object:
+        if self._type is None:
+            return None
+        plain = decode_value(response)
+        return plain if self._from_plain is None else self._from_plain(plain)
+
+    def checked(self, answer: object, function: str) -> object:
+        """The canonical value of an answer that foreign code gave. Raises: BadArguments."""
+        if self._type is None:
+            return None
+        return canonical(self._type, answer, where=function)
+
+
+def compile_request(function_type: FuncType) -> EncodeRequest:
+    """Arguments to the canonical bytes of one array."""
+    converters = [compile_plain(wit_type)[0] for _, wit_type in function_type.params]
+    if not converters:
+        return no_request
+    if all(converter is None for converter in converters):
+        return plain_request
+
+    def encode(arguments: tuple[object, ...]) -> Raw:
+        return Raw(
+            encode_value(
+                [
+                    argument if converter is None else converter(argument)
+                    for converter, argument in zip(converters, arguments, strict=True)
+                ]
+            )
+        )
+
+    return encode
+
+
+def no_request(arguments: tuple[object, ...]) -> Raw:
+    assert not arguments
+    return EMPTY_ARRAY
+
+
+def plain_request(arguments: tuple[object, ...]) -> Raw:
+    return Raw(encode_value(arguments))
+
+
+def recorded_call(
+    function: str, row: Recorded, encode: EncodeRequest, codec: AnswerCodec
+) -> Callable[..., object]:
+    """A serialized call that never waits."""
+    kind = row.function_type
+    action = row.action
+    observe = row.observe
+    encode_answer = codec.encode
+    decode_answer = codec.decode
+
+    def call(state: Any, *arguments: object) -> object:
+        session = state.session
+        request = encode(arguments)
+        index = 0
+        if not session.live:
+            index, response = session.claim(function, kind, request)
+            if response is not None:
+                answer = decode_answer(response)
+                return answer if observe is None else observe(state, answer, *arguments)
+        if not index:
+            index = session.append_start(function, kind, request)
+        answer = action(state, *arguments)
+        session.append_end(index, encode_answer(answer))
+        return answer if observe is None else observe(state, answer, *arguments)
+
+    return call
+
+
+def awaited_call(
+    function: str, row: Awaited, encode: EncodeRequest, codec: AnswerCodec
+) -> Callable[..., object]:
+    """A serialized call during which the guest may wait for an effect in trio."""
+    kind = row.function_type
+    attempt = row.attempt
+    observe = row.observe
+
+    def seen(state: Any, answer: object, arguments: tuple[object, ...]) -> object:
+        return answer if observe is None else observe(state, answer, *arguments)
+
+    def call(state: Any, pending: Any, *arguments: object) -> object:
+        session = state.session
+        request = encode(arguments)
+        index = 0
+        if not session.live:
+            index, response = session.claim(function, kind, request)
+            if response is not None:
+                return seen(state, codec.decode(response), arguments)
+        if not index:
+            index = session.append_start(function, kind, request)
+        if attempt is not None:
+            answer = attempt(state, *arguments)
+            if answer is not NOT_READY:
+                session.append_end(index, codec.encode(answer))
+                return seen(state, answer, arguments)
+        key = session.key_of(index)
+
+        async def run() -> object:
+            return await row.action(state, *arguments)
+
+        def answered(answer: object) -> tuple[Raw, object]:
+            value = codec.checked(answer, function)
+            return codec.encode(value), seen(state, value, arguments)
+
+        session.call_key = key
+        effect = Effect(function=function, function_type=kind, key=key, run=run)
+        session.perform(index, effect, answered, pending)
+        return PENDING
+
+    return call

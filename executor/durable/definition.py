@@ -1,0 +1,66 @@
+"""How a host module declares its functions: one row a function, by what replay does with it.
+
+| row      | live                                      | replay                              |
+|----------|-------------------------------------------|-------------------------------------|
+| Local    | runs                                      | runs; it must be deterministic      |
+| Recorded | runs on the lane, its answer is recorded  | does not run; the recorded answer   |
+| Awaited  | `attempt`, else waits for `action` beside | does not run; the recorded answer   |
+|          | the guest; its answer is recorded         |                                     |
+
+`state` is the worker's host state. Handles arrive and leave as ints. A row knows nothing of
+Wasmtime, of the oplog's bytes or of which mode it runs in.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from executor.durable.function_type import FunctionType
+
+
+class NotReady:
+    """The type of `NOT_READY`."""
+
+    __slots__ = ()
+
+
+NOT_READY: Final = NotReady()
+"""An `attempt` answers this when the guest has to wait."""
+
+
+class Local(msgspec.Struct, frozen=True):
+    """Not recorded: a function of the worker's own state, the same in both modes."""
+
+    name: str
+    call: Callable[..., Any]
+    """`call(state, *arguments) -> value`, on the lane; never waits."""
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A serialized durable call that never waits."""
+
+    name: str
+    function_type: FunctionType
+    action: Callable[..., Any]
+    """`action(state, *arguments) -> answer`, on the lane, live only."""
+    observe: Callable[..., Any] | None = None
+    """`observe(state, answer, *arguments) -> value` for the guest, in both modes."""
+    answer: str | None = None
+    """The WIT type of the answer where `observe` turns it into the function's result."""
+
+
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A serialized durable call during which the guest may wait."""
+
+    name: str
+    function_type: FunctionType
+    action: Callable[..., Awaitable[Any]]
+    """`await action(state, *arguments) -> answer`, in trio, live only."""
+    attempt: Callable[..., Any] | None = None
+    """`attempt(state, *arguments) -> answer | NOT_READY`, on the lane, before waiting."""
+    observe: Callable[..., Any] | None = None
+    answer: str | None = None
+
+
+HostFunctionRow = Local | Recorded | Awaited

@@ -1,0 +1,25 @@
+"""Idempotency keys of remote calls, derived so that every attempt has the same one.
+
+`derived(base, i)` is UUIDv5(ns, "oplog-index-<i>"), where ns is `base` itself if that is a
+hyphenated UUID, and else UUIDv5 of `base` in a fixed namespace. The base of a call is
+`<worker id as hex>/<invocation key>`: equal keys on two workers, or on a worker that was deleted
+and created again, never meet at a peer.
+"""
+
+import re
+from typing import Final
+from uuid import UUID, uuid5
+
+NAMESPACE: Final = UUID("9C19B15A-C83D-46F7-9BC3-EAD7923733F4")
+HYPHENATED_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+
+
+def derived_key(base: str, index: int) -> str:
+    """The key of the call that `index` identifies, as a hyphenated UUID."""
+    namespace = UUID(base) if HYPHENATED_UUID.match(base) else uuid5(NAMESPACE, base)
+    return str(uuid5(namespace, f"oplog-index-{index}"))
+
+
+def call_key(worker_id: bytes, invocation_key: str, index: int) -> str:
+    """The key of the durable call whose `start` is at `index`."""
+    return derived_key(f"{worker_id.hex()}/{invocation_key}", index)

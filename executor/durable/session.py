@@ -1,0 +1,298 @@
+"""One instance's durable calls, from its creation to its loss.
+
+A session answers a guest from the oplog while it replays, and appends while it is live. It knows
+the oplog's writer, the cursor and the phase; it knows nothing of Wasmtime, of WIT or of the
+interface that a call belongs to.
+
+Invariants
+- Live is published under the worker's lock, once; before that nothing is appended and no effect
+  starts. A session that must not go live leaves the guest instead.
+- A write-remote effect starts only after its `start`, and so all before it, is committed.
+- After `close_generation` no effect starts and no terminal is appended: late answers are dropped.
+- Serialized calls only: a guest has at most one call open.
+
+Threads: a guest's calls come from its lane; effects end on the trio thread; commits are reported on
+the committer's. What they share is guarded by the writer's lock.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, Protocol
+
+import trio
+
+from executor.durable.effects import Effect, EffectHandle, EffectRunner
+from executor.durable.function_type import WRITE_REMOTE, may_repeat
+from executor.durable.keys import call_key
+from executor.durable.reasons import Closed, CommitFailed, LeaveReason, ReachedTarget
+from executor.errors import Divergence, InternalError
+from executor.replay.claims import claim_invocation, claim_outcome, claim_start, describe
+from executor.replay.cursor import Cursor
+from executor.replay.phases import Phase, PhaseEvent, next_phase
+from executor.wasm.host_function import LeaveGuest
+from oplog.entry import End, InvocationStarted, Log, Outcome, Raw, Start
+from oplog.errors import OplogError
+from oplog.store import Writer
+
+WRITES_AWAITED_MAX_S: Final = 5.0
+
+Terminal = tuple[int, Raw | None]
+"""(index of the recorded start or 0, recorded response or None)."""
+
+
+class Listener(Protocol):
+    """What the worker hears from its session. All calls are quick and never block."""
+
+    def on_live(self) -> None:
+        """Live was published; under the worker's lock."""
+
+    def on_output(self, level: str, text: bytes) -> None:
+        """A line of output was appended and is not yet committed; on the lane."""
+
+
+class DurableSession:
+    def __init__(
+        self,
+        *,
+        worker: str,
+        writer: Writer,
+        cursor: Cursor,
+        effects: EffectRunner,
+        listener: Listener,
+        wall_ns: Callable[[], int],
+    ) -> None:
+        self.worker = worker
+        self.worker_id = writer.worker_id
+        self.writer = writer
+        self.cursor = cursor
+        self.effects = effects
+        self.listener = listener
+        self.wall_ns = wall_ns
+        self.phase = Phase.REPLAYING
+        self.live = False
+        """Published: effects may start. Reading it needs no lock, since it only ever turns on."""
+        self.may_go_live = True
+        self.stop: tuple[int, Outcome] | None = None
+        """The invocation at which a rebuild stops, by its index, with its recorded outcome."""
+        self.closing = False
+        self.closed = False
+        self.idempotence = True
+        self.invocation_key = ""
+        self.invocation_index = 0
+        self.open_start = 0
+        """The index of the call that is being performed, 0 if none: where a retry counts from."""
+        self.call_key = ""
+        """The derived key of the call that is being performed."""
+        self.guest_time_ns = 0
+        """`at` of the last entry that the guest caused or observed."""
+        self.logged = 0
+        self._open: dict[int, EffectHandle] = {}
+
+    # -- replay ------------------------------------------------------------------------------
+
+    def claim(self, function: str, function_type: str, request: Raw) -> Terminal:
+        """Finds the recorded call while replaying, or goes live.
+
+        Answers (start, response) for a completed call, (start, None) for one that never ended and
+        is now to be performed again under its own start, (0, None) if nothing is recorded: in the
+        last two cases the session is live on return. Raises: Divergence, LeaveGuest.
+        """
+        cursor = self.cursor
+        claimed = claim_start(
+            cursor, self.worker, function=function, function_type=function_type, request=request
+        )
+        if claimed is None:
+            self.go_live()
+            return 0, None
+        index, self.guest_time_ns = claimed
+        terminal = cursor.take_terminal(index)
+        if type(terminal) is End:
+            self.guest_time_ns = terminal.at
+            return index, terminal.response
+        following = cursor.peek()
+        if following is not None:
+            raise Divergence(
+                worker=self.worker,
+                index=following[0],
+                recorded=describe(following[1]),
+                requested=f"the end of {function}, whose start at {index} never completed",
+            )
+        self.go_live()
+        if not may_repeat(function_type, idempotence=self.idempotence):
+            raise InternalError(f"{self.worker}: entry {index} may not be repeated")
+        return index, None
+
+    def go_live(self) -> None:
+        """Settles and publishes Live. On return the session is live, or the guest has left.
+
+        Called when the cursor is drained; at once if it is live already.
+        """
+        if self.live:
+            return
+        if not self.may_go_live:
+            raise LeaveGuest(ReachedTarget())
+        self.phase = next_phase(self.phase, PhaseEvent.DRAINED)
+        with self.writer.lock:
+            self._leave_if_closing()
+            self.cursor.extend(self.writer.committed_index)
+            if self.cursor.peek() is not None:
+                self.phase = next_phase(self.phase, PhaseEvent.NEW_HISTORY)
+                raise InternalError(
+                    f"{self.worker}: guest-driven history appeared while its instance was settling"
+                )
+            self.phase = next_phase(self.phase, PhaseEvent.VALIDATED)
+            self.live = True
+            self.listener.on_live()
+
+    def next_invocation(self) -> InvocationStarted | None:
+        """Consumes the next recorded invocation; None if the cursor is drained."""
+        claimed = claim_invocation(self.cursor, self.worker)
+        if claimed is None:
+            return None
+        index, started = claimed
+        self.enter_invocation(started.key, index, started.at)
+        return started
+
+    def match_outcome(self, outcome: Outcome) -> bool:
+        """Compares a replayed outcome with the recorded one.
+
+        False if the invocation had not finished: the session is then live, and the caller appends
+        the outcome. Raises: Divergence, LeaveGuest.
+        """
+        if self.live:
+            return False
+        at = claim_outcome(self.cursor, self.worker, outcome)
+        if at is None:
+            self.go_live()
+            return False
+        self.guest_time_ns = at
+        return True
+
+    # -- live --------------------------------------------------------------------------------
+
+    def enter_invocation(self, key: str, index: int, at: int) -> None:
+        self.invocation_key = key
+        self.invocation_index = index
+        self.guest_time_ns = at
+        self.open_start = 0
+
+    def append_start(self, function: str, function_type: str, request: Raw) -> int:
+        """Orders the `start` of a call; its index is the call's identity. Not durable."""
+        self.guest_time_ns = at = self.wall_ns()
+        return self.writer.append(
+            Start(at=at, function=function, function_type=function_type, request=request)
+        )
+
+    def append_end(self, index: int, response: Raw) -> None:
+        """Orders the `end` of a call. Not durable."""
+        self.guest_time_ns = at = self.wall_ns()
+        self.writer.append(End(at=at, start_index=index, response=response))
+
+    def key_of(self, index: int) -> str:
+        """The derived key of the call whose start is at `index`."""
+        return call_key(self.worker_id, self.invocation_key, index)
+
+    def log(self, level: str, text: bytes) -> None:
+        """One output write of the guest: a hint when live, the recorded one in replay.
+
+        In replay the next unconsumed hint of the level is taken; only if none is left does the
+        write try to drain the cursor, and while history remains it is dropped.
+        """
+        if not self.live:
+            if self.cursor.take_log(level) is not None or self.cursor.peek() is not None:
+                return
+            self.go_live()
+        at = self.wall_ns()
+        try:
+            entry = Log(at=at, level=level, text=text.decode())
+        except UnicodeDecodeError:
+            entry = Log(at=at, level=level, text=text.decode(errors="replace"), octets=text)
+        self.writer.append(entry)
+        self.logged += 1
+        self.listener.on_output(level, text)
+
+    def leave(self, reason: LeaveReason) -> NoReturn:
+        """Makes the guest leave, from inside one of its host calls."""
+        raise LeaveGuest(reason)
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def perform(
+        self,
+        index: int,
+        effect: Effect,
+        answered: Callable[[object], tuple[Raw, object]],
+        pending: Any,
+    ) -> None:
+        """Performs the effect of the call at `index` and hands its answer to the waiting guest.
+
+        `answered(answer)` gives the recorded response and the guest's value; it runs on the trio
+        thread, as does the append of the `end`. A write-remote effect waits for the commit of its
+        start. Any failure goes to `pending.fail`.
+        """
+
+        def finish(answer: object, error: BaseException | None) -> None:
+            with self.writer.lock:
+                self._open.pop(index, None)
+                if self.closed:
+                    return
+                if error is not None:
+                    pending.fail(error)
+                    return
+                try:
+                    response, value = answered(answer)
+                    self.append_end(index, response)
+                except Exception as failure:
+                    pending.fail(failure)
+                    return
+                self.open_start = 0
+            if effect.function_type == WRITE_REMOTE:
+                self.writer.commit(ignore_commit)
+            pending.set(value)
+
+        def start() -> None:
+            with self.writer.lock:
+                if not self.closing:
+                    self._open[index] = self.effects.start(effect, finish)
+
+        def committed(error: OplogError | None) -> None:
+            if error is None:
+                start()
+            else:
+                pending.fail(LeaveGuest(CommitFailed(error)))
+
+        self.open_start = index
+        if effect.function_type == WRITE_REMOTE:
+            self.writer.commit(committed)
+        else:
+            start()
+
+    # -- leaving -----------------------------------------------------------------------------
+
+    async def close_generation(self, *, writes_awaited_s: float = WRITES_AWAITED_MAX_S) -> None:
+        """Ends the session's effects: no effect starts any more, reads are cancelled, writes are
+        awaited for at most `writes_awaited_s` and their `end` appended, then cancelled. In trio.
+        """
+        with self.writer.lock:
+            self.closing = True
+            under_way = list(self._open.values())
+        writes = [handle for handle in under_way if handle.effect.function_type == WRITE_REMOTE]
+        for handle in under_way:
+            if handle not in writes:
+                handle.cancel()
+        with trio.move_on_after(writes_awaited_s):
+            for handle in writes:
+                await handle.finished.wait()
+        with self.writer.lock:
+            self.closed = True
+        for handle in under_way:
+            handle.cancel()
+
+    def _leave_if_closing(self) -> None:
+        if self.closing or self.closed:
+            raise LeaveGuest(Closed())
+
+
+def ignore_commit(error: OplogError | None) -> None:
+    """The `end` of a remote write goes to the committer at once and nobody waits for it here: a
+    failure marks the writer, and the worker's next commit reports it.
+    """

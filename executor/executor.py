@@ -1,0 +1,345 @@
+"""The library: everything the command line and the server can do is a method here first.
+
+    async with Executor.open("data", recover="named") as shem:
+        await shem.deploy(wasm_bytes, name="counter")
+        value = await shem.invoke("counter/alice", "add", [5], key="order-1")
+
+One executor runs a store at a time. All methods are for the trio thread that opened it; none
+blocks it. What is durable when a method returns is said at each.
+"""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Literal, Self, TypedDict, Unpack
+from uuid import uuid4
+
+import msgspec
+import trio
+
+from executor.deployment import DeployOptions, deploy
+from executor.durable.effects import Perform, TrioEffects, perform_effect
+from executor.errors import (
+    GuestError,
+    GuestExit,
+    GuestTrap,
+    InternalError,
+    InvocationError,
+    LimitError,
+    ShemError,
+    UsageError,
+)
+from executor.host import INTERFACES
+from executor.host.embedder import bound_functions
+from executor.records import (
+    Accepted,
+    ComponentRecord,
+    ComponentSummary,
+    Deployed,
+    Done,
+    Invocation,
+    OplogRecord,
+    Rebuild,
+    WorkerPage,
+    WorkerRecord,
+)
+from executor.sources import Sources, SystemSources
+from executor.wasm.check import canonical_arguments
+from executor.wasm.engine import Engine as WasmEngine
+from executor.wasm.function_name import resolve
+from executor.wasm.lane import Lanes
+from executor.wasm.plain import encode_arguments
+from executor.wasm.types import FuncType
+from executor.wasm.wave import parse_arguments
+from executor.worker.initial_files import initial_files
+from executor.worker.opening import open_store
+from executor.worker.reader import StoreReader
+from executor.worker.rebuild import rebuild_beside
+from executor.worker.revision import Revisions
+from executor.worker.worker import OnOutput, Worker, WorkerServices
+from executor.worker.workers import Workers
+from oplog.entry import Raw
+from oplog.reader import Reader
+from oplog.store import Store
+
+_log = logging.getLogger(__name__)
+
+KEY_BYTES_MAX: Final = 1_024
+OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
+    "guest-trap": GuestTrap,
+    "guest-error": GuestError,
+    "guest-exit": GuestExit,
+    "limit": LimitError,
+}
+
+
+class WaveArguments(msgspec.Struct, frozen=True):
+    """Arguments as WAVE text, one a parameter."""
+
+    texts: tuple[str, ...]
+
+
+class World(TypedDict, total=False):
+    """What an executor runs in; what is left out is the real one."""
+
+    store: Store | None
+    """An open store, owned by the executor from then on."""
+    sources: Sources | None
+    """Clocks, randomness and sleep."""
+    perform: Perform | None
+    """The one way of effects to the outside."""
+    on_output: OnOutput | None
+    """Committed output of guests, on the trio thread."""
+    report: Callable[[str], None] | None
+    """What belongs to no caller: a worker that stands still."""
+
+
+class Executor:
+    """Made by `Executor.open`."""
+
+    def __init__(self, path: Path, services: WorkerServices) -> None:
+        self.path = path
+        self._services = services
+        self._reader = StoreReader(services.store.engine)
+        self._workers = Workers(services, self._reader)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        recover: Literal["named", "all"] = "named",
+        host: object = (),
+        **world: Unpack[World],
+    ) -> AsyncIterator[Self]:
+        """Opens or creates the store and runs it until the block ends.
+
+        `recover="named"` runs the workers that are named in calls; "all" takes up every worker with
+        pending work. `host` holds host functions of the embedder, decorated with `@host_function`.
+        On leaving, guests are lost as in a crash: what was accepted continues at the next opening.
+        Raises: StoreError, also if another process runs the store.
+        """
+        directory = Path(path)
+        store = world.get("store") or open_store(directory)
+        engine = store.engine
+        lanes = Lanes(WasmEngine.open().increment_epoch)
+        try:
+            async with trio.open_nursery() as nursery:
+                token = trio.lowlevel.current_trio_token()
+                revisions = Revisions(directory, engine, INTERFACES, bound_functions(host))
+                services = WorkerServices(
+                    store=store,
+                    reader=Reader(engine),
+                    revisions=revisions,
+                    lanes=lanes,
+                    effects=TrioEffects(nursery, token, world.get("perform") or perform_effect),
+                    nursery=nursery,
+                    sources=world.get("sources") or SystemSources(),
+                    files=initial_files(engine),
+                    on_output=world.get("on_output") or ignore_output,
+                    report=world.get("report") or log_report,
+                )
+                shem = cls(directory, services)
+                try:
+                    if recover == "all":
+                        shem._workers.take_up_all()
+                    yield shem
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await shem._workers.close()
+                    nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(store.close)
+                lanes.close()
+
+    # -- components ----------------------------------------------------------------------------
+
+    async def deploy(
+        self,
+        wasm: bytes,
+        *,
+        name: str,
+        progress: Callable[[str], None] | None = None,
+        **options: Unpack[DeployOptions],
+    ) -> Deployed:
+        """A new revision, or the existing one of the same bytes and options. Durable on return.
+
+        Raises: ComponentRejected, HostBindingError, UsageError, StoreError.
+        """
+        return await deploy(self._services, wasm, name, options, progress)
+
+    async def components(self) -> tuple[ComponentSummary, ...]:
+        return self._reader.components()
+
+    async def component(self, name: str) -> ComponentRecord:
+        """Raises: ComponentNotFound."""
+        return self._reader.component(name)
+
+    # -- invocations ---------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        worker: str,
+        function: str,
+        arguments: Sequence[object] | WaveArguments = (),
+        *,
+        key: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Accepted:
+        """Accepts an invocation; creates the worker if there is none. Durable on return: it will
+        run once, whatever happens to this process.
+
+        Raises: RequestError of any kind, PreviousFailed, StoreError; then nothing is recorded.
+        """
+        accepted, found = await self._accept(worker, function, arguments, key, env)
+        state = found.key_state(accepted.key)
+        if state is None or not state.finished_index:
+            await found.commit()
+        return accepted
+
+    async def wait(self, worker: str, key: str, *, timeout_s: float | None = None) -> Invocation:
+        """The outcome of an accepted key, once it is committed; `pending` after the timeout.
+
+        Raises: WorkerNotFound, UnknownKey, PreviousFailed, WorkerDeleted, Divergence, StoreError.
+        """
+        found = await self._workers.existing(worker)
+        return await self._wait(found, key, deduplicated=False, timeout_s=timeout_s)
+
+    async def invoke(
+        self,
+        worker: str,
+        function: str,
+        arguments: Sequence[object] | WaveArguments = (),
+        *,
+        key: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> object:
+        """Runs a function once for this key and returns its value, as recorded.
+
+        A returned `Err` is a value. Raises: RequestError, InvocationError for a recorded failure or
+        exit (its code is not 0), PreviousFailed, Divergence, StoreError.
+        """
+        accepted, found = await self._accept(worker, function, arguments, key, env)
+        outcome = await self._wait(found, accepted.key, deduplicated=accepted.deduplicated)
+        if outcome.error is None:
+            return outcome.value
+        error = OUTCOME_ERRORS.get(outcome.error.kind, InvocationError)
+        raise error(outcome.error.message, where=outcome.error.where)
+
+    async def _accept(
+        self,
+        worker: str,
+        function: str,
+        arguments: Sequence[object] | WaveArguments,
+        key: str | None,
+        env: dict[str, str] | None,
+    ) -> tuple[Accepted, Worker]:
+        if key is not None:
+            check_key(key)
+        exports = self._workers.exports(worker)
+        path = resolve(tuple(exports), function, where=worker.partition("/")[0])
+        raw = canonical_request(path, exports[path], arguments)
+        loop = await self._workers.named(worker, env)
+        chosen = key if key is not None else str(uuid4())
+        accepted = loop.worker.accept(chosen, path, raw)
+        loop.start()
+        return (
+            Accepted(worker=worker, function=path, key=chosen, deduplicated=not accepted),
+            loop.worker,
+        )
+
+    async def _wait(
+        self, worker: Worker, key: str, *, deduplicated: bool, timeout_s: float | None = None
+    ) -> Invocation:
+        state = None
+        with trio.move_on_after(timeout_s if timeout_s is not None else float("inf")):
+            state = await worker.wait(key)
+        if state is None:
+            state = worker.key_state(key)
+        if state is None:
+            raise InternalError(f"{worker.name}: key {key!r} was forgotten while it was awaited")
+        return self._reader.invocation_of(worker.status, worker.id, state, deduplicated)
+
+    # -- inspecting ----------------------------------------------------------------------------
+
+    async def oplog(
+        self, worker: str, first: int = 1, limit: int | None = None
+    ) -> AsyncIterator[OplogRecord]:
+        """Committed entries from index `first` on. Raises: WorkerNotFound."""
+        for record in self._reader.oplog(worker, first, limit):
+            yield record
+
+    async def workers(
+        self,
+        component: str | None = None,
+        *,
+        status: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> WorkerPage:
+        """One page of workers in the order of names, as committed."""
+        return self._reader.workers(component, status=status, limit=limit, cursor=cursor)
+
+    async def worker(self, name: str) -> WorkerRecord:
+        """One worker in full, as committed. Raises: WorkerNotFound."""
+        return self._reader.worker(name, loaded=self._workers.is_loaded(name))
+
+    # -- lifecycle -----------------------------------------------------------------------------
+
+    async def crash(self, worker: str) -> Rebuild:
+        """A simulated crash: the instance is dropped in the middle of whatever it does, the worker
+        is rebuilt from its oplog, and then goes on. Appends nothing of its own.
+        """
+        loop = await self._workers.loop(worker)
+        await loop.stop(writes_awaited_s=0)
+        report = await rebuild_beside(loop.worker, to=None)
+        loop.start()
+        return report
+
+    async def replay(self, worker: str, *, to: int | None = None) -> Rebuild:
+        """Rebuilds the worker beside the living one, up to entry `to`. Appends nothing."""
+        loop = await self._workers.loop(worker)
+        return await rebuild_beside(loop.worker, to=to)
+
+    async def delete(self, worker: str) -> Done:
+        """Interrupts the worker and removes it with its oplog. Durable on return."""
+        return await self._workers.delete(worker)
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Takes up all pending work; with `until_idle` returns when nothing is runnable now."""
+        self._workers.take_up_all()
+        if until_idle:
+            await self._workers.wait_idle()
+        else:
+            await trio.sleep_forever()
+
+
+def ignore_output(worker: str, level: str, text: bytes) -> None:
+    """Nobody listens; the oplog has it."""
+
+
+def log_report(text: str) -> None:
+    _log.warning("%s", text)
+
+
+def check_key(key: str) -> None:
+    """Raises: UsageError unless the key is 1 to 1,024 bytes of UTF-8."""
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= KEY_BYTES_MAX:
+        raise UsageError(f"an idempotency key has 1 to {KEY_BYTES_MAX} bytes of UTF-8", where="key")
+
+
+def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | WaveArguments) -> Raw:
+    """The canonical bytes of the arguments. Raises: BadArguments."""
+    if isinstance(arguments, WaveArguments):
+        values = parse_arguments(wit, arguments.texts, path)
+    else:
+        values = canonical_arguments(wit, arguments, path)
+    return encode_arguments(wit, values)

@@ -1,0 +1,16 @@
+"""What guests may import: a table of functions for each WIT interface."""
+
+from typing import Final
+
+from executor.host.interface import InterfaceTable
+from executor.host.wasi import cli, clocks, filesystem, io, random, sockets
+
+INTERFACES: Final[tuple[InterfaceTable, ...]] = (
+    *cli.TABLES,
+    *clocks.TABLES,
+    *filesystem.TABLES,
+    *io.TABLES,
+    *random.TABLES,
+    *sockets.TABLES,
+)
+"""Every interface of the host, each by its name once."""

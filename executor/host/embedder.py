@@ -1,0 +1,185 @@
+"""Host functions of the embedder: Python functions that satisfy a component's custom imports.
+
+    @host_function("demo:bank/api", "charge: func(who: string, cents: u64) -> result<string, string>",
+                   type="write-remote")
+    async def charge(call, who, cents):
+        ...  # call.key is the derived idempotency key: the same in every attempt
+
+`async def` runs in trio, a plain `def` in a worker thread; neither holds up a guest's lane. What it
+returns is checked against the signature. `raise Transient(...)` is tried again by policy, any other
+exception fails the invocation with its text. The signature may be preceded by the WIT types that it
+names.
+"""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+
+from executor.durable.definition import Awaited
+from executor.durable.function_type import READ_LOCAL, READ_REMOTE, WRITE_REMOTE, FunctionType
+from executor.errors import HostBindingError
+from executor.host.interface import InterfaceTable, host_interface
+from executor.host.state import HostState
+
+TYPES = (READ_LOCAL, READ_REMOTE, WRITE_REMOTE)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class HostCall(msgspec.Struct, frozen=True):
+    """What a host function of the embedder knows of its caller."""
+
+    key: str
+    """The derived idempotency key: equal in every attempt of this call, in no other call."""
+    worker: str
+
+
+class EmbedderFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """One decorated function."""
+
+    interface: str
+    """With or without a version."""
+    signature: str
+    type: FunctionType
+    function: Callable[..., Any]
+
+    @property
+    def name(self) -> str:
+        return self.signature.rpartition("func")[0].rstrip().removesuffix(":").split()[-1]
+
+
+def host_function(
+    interface: str,
+    signature: str,
+    *,
+    type: FunctionType = WRITE_REMOTE,  # noqa: A002  # the public name
+) -> Callable[[Function], Function]:
+    """Binds the decorated function to an import. Raises: HostBindingError for an unknown type."""
+    if type not in TYPES:
+        raise HostBindingError(
+            f"{type!r} is not a type of host function",
+            where=f"{interface} {signature}",
+            hint=f"use one of {', '.join(TYPES)}",
+        )
+
+    def bind(function: Function) -> Function:
+        bound = EmbedderFunction(
+            interface=interface, signature=signature, type=type, function=function
+        )
+        function.__shem_host_function__ = bound  # type: ignore[attr-defined]
+        return function
+
+    return bind
+
+
+def bound_functions(value: object) -> list[EmbedderFunction]:
+    """The bindings in a function, a module, or an iterable of these; empty if there are none."""
+    found = getattr(value, "__shem_host_function__", None)
+    if isinstance(found, EmbedderFunction):
+        return [found]
+    if isinstance(value, EmbedderFunction):
+        return [value]
+    if isinstance(value, ModuleType):
+        members = [vars(value)[name] for name in sorted(vars(value)) if not name.startswith("__")]
+        return [
+            member.__shem_host_function__
+            for member in members
+            if hasattr(member, "__shem_host_function__")
+        ]
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in bound_functions(item)]
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return [found for item in value for found in bound_functions(item)]
+    return []
+
+
+def find_bindings(names: Sequence[str], directory: str) -> list[EmbedderFunction]:
+    """Imports every `MODULE:ATTR` (or `MODULE`) from `directory`. Raises: HostBindingError."""
+    return [found for name in names for found in find_binding(name, directory)]
+
+
+def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
+    module_name, _, attribute = name.partition(":")
+    where = f"{name} in {directory or Path.cwd()}"
+    try:
+        with importable(directory):
+            value: object = importlib.import_module(module_name)
+            for part in attribute.split(".") if attribute else ():
+                value = getattr(value, part)
+    except (Exception, SystemExit) as error:
+        raise HostBindingError(
+            f"host function cannot be imported: {error}",
+            where=where,
+            hint="make the module importable from that directory, or deploy again from another",
+        ) from error
+    found = bound_functions(value)
+    if not found:
+        raise HostBindingError(
+            f"{name} holds no host function",
+            where=where,
+            hint="decorate it with @host_function(interface, signature, type=...)",
+        )
+    return found
+
+
+@contextmanager
+def importable(directory: str) -> Iterator[None]:
+    """Puts `directory` first on the import path for a moment."""
+    if not directory:
+        yield
+        return
+    sys.path.insert(0, directory)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(directory)
+
+
+def embedder_interfaces(functions: Sequence[EmbedderFunction]) -> list[InterfaceTable]:
+    """One table an interface. A function bound twice: the last one counts."""
+    by_interface: dict[str, dict[str, EmbedderFunction]] = {}
+    for bound in functions:
+        by_interface.setdefault(bound.interface, {})[bound.name] = bound
+    return [
+        embedder_interface(interface, list(bound.values()))
+        for interface, bound in by_interface.items()
+    ]
+
+
+def embedder_interface(interface: str, functions: Sequence[EmbedderFunction]) -> InterfaceTable:
+    name, _, version = interface.partition("@")
+    text = f"interface {interface} {{ " + "; ".join(
+        bound.signature.rstrip("; \n") for bound in functions
+    )
+    return host_interface(text + "; }", semver_track(version), [awaited(name, bound) for bound in functions])
+
+
+def semver_track(version: str) -> str:
+    """Versions that are compatible with this one: `1` of 1.2.3, `0.2` of 0.2.9, `0.0.3` itself."""
+    parts = version.split(".")
+    for place, part in enumerate(parts):
+        if part != "0":
+            return ".".join(parts[: place + 1])
+    return version
+
+
+def awaited(interface: str, bound: EmbedderFunction) -> Awaited:
+    """The row of one function: performed in trio, or in a thread if it is synchronous."""
+
+    async def action(state: HostState, *arguments: object) -> object:
+        call = HostCall(key=state.session.call_key, worker=state.session.worker)
+        if inspect.iscoroutinefunction(bound.function):
+            return await bound.function(call, *arguments)
+        return await trio.to_thread.run_sync(
+            bound.function, call, *arguments, abandon_on_cancel=True
+        )
+
+    return Awaited(name=bound.name, function_type=bound.type, action=action)

@@ -1,0 +1,66 @@
+"""The host's side of one worker's instance: everything that its host functions read and change.
+
+It is rebuilt by replay, from the same environment, arguments and initial files, and lives as long
+as the instance does. The session decides what is recorded; the state does not know in which mode
+the guest runs.
+"""
+
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from executor.durable.reasons import Exited
+from executor.host.clock import WorkerClock
+from executor.host.handles import HandleTable
+from executor.services.files import FileTree
+from executor.sources import Sources
+
+
+class Session(Protocol):
+    """What host functions need of the durable session of their instance."""
+
+    guest_time_ns: int
+    """`at` of the last entry that the guest caused or observed: the time of its files."""
+    invocation_key: str
+    """The idempotency key of the invocation that runs."""
+    call_key: str
+    """The derived key of the call that is being performed, which an embedder's function gets."""
+    worker: str
+    """The worker's name."""
+
+    def log(self, level: str, text: bytes) -> None:
+        """One write of output, `level` being `stdout` or `stderr`; never blocks."""
+
+    def leave(self, reason: Exited) -> NoReturn:
+        """Makes the guest leave its instance, from within a host function."""
+
+
+class HostState:
+    """Used on the worker's lane only, but by an effect of the call that the guest waits in."""
+
+    __slots__ = (
+        "arguments",
+        "clock",
+        "environment",
+        "files",
+        "handles",
+        "session",
+        "sources",
+    )
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        sources: Sources,
+        files: FileTree,
+        environment: Sequence[tuple[str, str]] = (),
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self.session = session
+        self.sources = sources
+        self.files = files
+        self.environment = list(environment)
+        """Names and values in the order that the guest sees."""
+        self.arguments = list(arguments)
+        self.handles = HandleTable()
+        self.clock = WorkerClock()

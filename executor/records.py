@@ -1,0 +1,153 @@
+"""What the library answers with; the command line's JSON objects have the same fields.
+
+`result` is the guest's value in its self-describing form, as the oplog keeps it (a variant is
+`{case: v}` or its bare case, a result `{"ok": v}` or `{"err": e}`); `value` is the same as Python
+knows it (`Ok`, `Err`, `Variant`). Times are nanoseconds since the Unix epoch; the command line
+prints them as RFC 3339.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from oplog.entry import Entry
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """All answers are frozen."""
+
+
+class Deployed(Record, frozen=True, kw_only=True):
+    component: str
+    id: str
+    revision: int
+    digest: str
+    imports: tuple[str, ...]
+    exports: tuple[str, ...]
+
+
+class RevisionRecord(Record, frozen=True, kw_only=True):
+    revision: int
+    digest: str
+    bytes: int
+    deployed_at: int
+
+
+class ComponentRecord(Record, frozen=True, kw_only=True):
+    component: str
+    id: str
+    revisions: tuple[RevisionRecord, ...]
+    imports: tuple[str, ...]
+    exports: tuple[str, ...]
+
+
+class ComponentSummary(Record, frozen=True, kw_only=True):
+    component: str
+    id: str
+    revision: int
+    workers: int
+
+
+class ErrorRecord(Record, frozen=True, kw_only=True):
+    kind: str
+    message: str
+    where: str = ""
+    hint: str = ""
+
+
+class Accepted(Record, frozen=True, kw_only=True):
+    """The invocation is durable: it will run once, whatever happens to this process."""
+
+    worker: str
+    function: str
+    key: str
+    deduplicated: bool
+
+
+class Invocation(Record, frozen=True, kw_only=True):
+    worker: str
+    function: str
+    key: str
+    status: Literal["completed", "failed", "pending"]
+    result: object = None
+    value: object = None
+    wave: str = ""
+    error: ErrorRecord | None = None
+    exit_code: int | None = None
+    """Set where the guest exited: 0 is done, anything else a failure."""
+    attempts: int = 0
+    deduplicated: bool = False
+    stdout: str = ""
+    stderr: str = ""
+
+
+class OplogRecord(Record, frozen=True, kw_only=True):
+    index: int
+    entry: Entry
+    hidden: bool
+
+
+class WorkerSummary(Record, frozen=True, kw_only=True):
+    worker: str
+    component: str
+    revision: int
+    status: str
+    pending: int
+    entries: int
+    created_at: int
+    last_error: str | None
+
+
+class WorkerPage(Record, frozen=True, kw_only=True):
+    workers: tuple[WorkerSummary, ...]
+    cursor: str | None
+
+
+class WorkerRecord(Record, frozen=True, kw_only=True):
+    worker: str
+    id: str
+    component: str
+    revision: int
+    status: str
+    env: dict[str, str]
+    pending: tuple[str, ...]
+    """Keys that wait, oldest first."""
+    current_key: str | None
+    entries: int
+    bytes: int
+    retries: int
+    last_error: str | None
+    created_at: int
+    loaded: bool
+
+
+class DivergenceRecord(Record, frozen=True, kw_only=True):
+    index: int
+    recorded: str
+    requested: str
+
+
+class Rebuild(Record, frozen=True, kw_only=True):
+    """What a simulated crash or a replay found. `entries` in the oplog, `replayed` of them."""
+
+    worker: str
+    entries: int
+    replayed: int
+    ms: float
+    divergence: DivergenceRecord | None
+    stopped_at: str | None = None
+    """Why the rebuild stopped before the end of the oplog: the failed or exited invocation."""
+
+
+class Done(Record, frozen=True, kw_only=True):
+    worker: str
+    done: bool
+    status: str
+
+
+class InitialFile(Record, frozen=True, kw_only=True):
+    """A file every new worker of the revision starts with."""
+
+    path: str
+    content: bytes
+    writable: bool

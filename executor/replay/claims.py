@@ -1,0 +1,138 @@
+"""Claims: a replaying guest asks for something, and the next recorded entry must be just that.
+
+With one lane of guest code a claim matches the next guest-driven entry or nothing. A mismatch is a
+divergence: it is reported with what was recorded and what was requested, and is never tolerated,
+skipped or repaired.
+"""
+
+import msgspec
+
+from executor.errors import Divergence
+from executor.replay.cursor import Cursor
+from oplog.codec import decode_value
+from oplog.entry import (
+    ABSENT,
+    KIND_OF,
+    Entry,
+    InvocationFinished,
+    InvocationStarted,
+    Outcome,
+    Raw,
+    Start,
+)
+
+SHOWN_VALUE_CHARACTERS_MAX = 200
+
+
+def claim_start(
+    cursor: Cursor, worker: str, *, function: str, function_type: str, request: Raw
+) -> tuple[int, int] | None:
+    """Consumes the `start` of this very call; answers (index, at), or None if drained.
+
+    Raises: Divergence if something else is recorded next.
+    """
+    found = cursor.peek()
+    if found is None:
+        return None
+    index, entry = found
+    if (
+        type(entry) is Start
+        and entry.function == function
+        and entry.function_type == function_type
+        and entry.parent_start is None
+        and same_bytes(entry.request, request)
+    ):
+        cursor.take()
+        return index, entry.at
+    raise Divergence(
+        worker=worker,
+        index=index,
+        recorded=describe(entry),
+        requested=f"start {function} {function_type} {show_value(request)}",
+    )
+
+
+def claim_invocation(cursor: Cursor, worker: str) -> tuple[int, InvocationStarted] | None:
+    """Consumes the next `invocation-started`, or answers None if drained."""
+    found = cursor.peek()
+    if found is None:
+        return None
+    index, entry = found
+    if isinstance(entry, InvocationStarted):
+        cursor.take()
+        return index, entry
+    raise Divergence(
+        worker=worker,
+        index=index,
+        recorded=describe(entry),
+        requested="the next invocation: the guest has nothing more to do in this one",
+    )
+
+
+def claim_outcome(cursor: Cursor, worker: str, outcome: Outcome) -> int | None:
+    """Compares a replayed outcome with the recorded one, as canonical bytes.
+
+    Answers the `at` of the consumed entry, or None if the cursor is drained: the invocation had
+    not finished. Raises: Divergence if another outcome, or anything else, is recorded next.
+    """
+    found = cursor.peek()
+    if found is None:
+        return None
+    index, entry = found
+    if isinstance(entry, InvocationFinished) and same_outcome(entry.outcome, outcome):
+        cursor.take()
+        return entry.at
+    raise Divergence(
+        worker=worker,
+        index=index,
+        recorded=describe(entry),
+        requested=f"invocation-finished {show_outcome(outcome)}",
+    )
+
+
+def same_bytes(left: Raw, right: Raw) -> bool:
+    """Whether two raw values are the same canonical bytes; an absent one equals only itself."""
+    return bool(left == right)
+
+
+def same_outcome(recorded: Outcome, replayed: Outcome) -> bool:
+    return (
+        same_bytes(recorded.result, replayed.result)
+        and recorded.exit == replayed.exit
+        and (recorded.failure is None) == (replayed.failure is None)
+    )
+
+
+def describe(entry: Entry) -> str:
+    """An entry in one line of a divergence report."""
+    kind = KIND_OF[type(entry)]
+    match entry:
+        case Start():
+            return f"{kind} {entry.function} {entry.function_type} {show_value(entry.request)}"
+        case InvocationStarted():
+            return f"{kind} {entry.function} {show_value(entry.arguments)}"
+        case InvocationFinished():
+            return f"{kind} {show_outcome(entry.outcome)}"
+        case _:
+            return kind
+
+
+def show_outcome(outcome: Outcome) -> str:
+    if outcome.failure is not None:
+        return f"failure {outcome.failure.kind}: {outcome.failure.message}"
+    if outcome.exit is not None:
+        return f"exit {outcome.exit}"
+    return f"result {show_value(outcome.result)}"
+
+
+def show_value(raw: Raw) -> str:
+    """A recorded value for people, cut at 200 characters."""
+    if raw is ABSENT or not bytes(raw):
+        return "()"
+    try:
+        text = repr(decode_value(raw))
+    except msgspec.MsgspecError:
+        text = bytes(raw).hex()
+    if len(text) > SHOWN_VALUE_CHARACTERS_MAX:
+        return text[:SHOWN_VALUE_CHARACTERS_MAX] + "…"
+    return text

@@ -1,0 +1,146 @@
+"""The one place where recorded entries are consumed.
+
+A cursor starts from an index and a target (the committed tail when recovery began) and reads pages
+of at most 1,024 entries. It sorts what it reads:
+
+- *guest-driven* entries wait, in order, until the replaying guest causes each of them again;
+- an `end` waits under the index of its start;
+- a log hint waits, in order, under its level, outside hidden regions (their text is not compared);
+- every other hint, and whatever a region hides, is passed over.
+
+*Drained* means that no guest-driven entry is left up to the target; an `end` does not count. An
+answer is looked up ahead of the guest only as far as needed, so memory follows the work in hand.
+
+A jump inside the visible history is guest-driven only where it is not yet hidden: a jump hides
+itself, so a cursor never meets one.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from executor.replay.regions import Regions
+from oplog.entry import (
+    BeginAtomicRegion,
+    Cancelled,
+    CompletionDelivered,
+    CompletionDiscarded,
+    End,
+    EndAtomicRegion,
+    Entry,
+    InvocationFinished,
+    InvocationStarted,
+    Log,
+    NoOp,
+    Start,
+)
+
+PAGE_ENTRIES_MAX: Final = 1_024
+
+GUEST_DRIVEN: Final[frozenset[type]] = frozenset(
+    {
+        Start,
+        Cancelled,
+        NoOp,
+        BeginAtomicRegion,
+        EndAtomicRegion,
+        CompletionDelivered,
+        CompletionDiscarded,
+        InvocationStarted,
+        InvocationFinished,
+    }
+)
+"""What the guest itself causes, invocation-started included: the loop consumes that one."""
+
+ReadPage = Callable[[int, int], Sequence[tuple[int, Entry]]]
+"""`read(first, limit)`: entries with their indices, consecutive from `first`."""
+
+
+class Cursor:
+    """Consumes one oplog from `first` to `target`. Used by one thread at a time."""
+
+    __slots__ = (
+        "_ends",
+        "_guest",
+        "_logs",
+        "_next_index",
+        "_read",
+        "_regions",
+        "consumed",
+        "target",
+    )
+
+    def __init__(self, read: ReadPage, *, first: int, target: int, regions: Regions) -> None:
+        self._read = read
+        self._next_index = first
+        self._regions = regions
+        self._guest: deque[tuple[int, Entry]] = deque()
+        self._ends: dict[int, End | Cancelled] = {}
+        self._logs: dict[str, deque[Log]] = {}
+        self.target = target
+        self.consumed = 0
+        """Guest-driven entries and terminals consumed so far."""
+
+    def peek(self) -> tuple[int, Entry] | None:
+        """The next guest-driven entry, or None if the cursor is drained."""
+        guest = self._guest
+        while not guest:
+            if not self._read_page():
+                return None
+        return guest[0]
+
+    def take(self) -> None:
+        """Consumes what `peek` answered."""
+        self._guest.popleft()
+        self.consumed += 1
+
+    def take_terminal(self, start_index: int) -> End | Cancelled | None:
+        """The `end` or `cancelled` of a claimed start, or None if there is none up to the target."""
+        ends = self._ends
+        while start_index not in ends:
+            if not self._read_page():
+                return None
+        self.consumed += 1
+        return ends.pop(start_index)
+
+    def take_log(self, level: str) -> Log | None:
+        """The next unconsumed log hint of `level`, or None if none is left up to the target."""
+        logs = self._logs.setdefault(level, deque())
+        while not logs:
+            if not self._read_page():
+                return None
+        return logs.popleft()
+
+    def extend(self, target: int) -> None:
+        """Moves the target to a later committed tail."""
+        self.target = max(self.target, target)
+
+    def _read_page(self) -> bool:
+        """Reads and sorts one page; False at the target."""
+        remaining = self.target - self._next_index + 1
+        if remaining <= 0:
+            return False
+        page = self._read(self._next_index, min(remaining, PAGE_ENTRIES_MAX))
+        if not page:
+            return False
+        last = page[-1][0]
+        regions = self._regions if self._regions.touches(self._next_index, last) else None
+        guest = self._guest
+        ends = self._ends
+        for found in page:
+            index, entry = found
+            kind = type(entry)
+            if regions is not None and (
+                regions.conceals(index, entry) if kind is Log else regions.hides(index, entry)
+            ):
+                continue
+            if isinstance(entry, End):
+                ends[entry.start_index] = entry
+            elif kind in GUEST_DRIVEN:
+                guest.append(found)
+                if isinstance(entry, Cancelled):
+                    ends[entry.start_index] = entry
+            elif isinstance(entry, Log):
+                self._logs.setdefault(entry.level, deque()).append(entry)
+        self._next_index = last + 1
+        return True

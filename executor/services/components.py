@@ -1,0 +1,186 @@
+"""Components and their revisions in the store.
+
+| table           | key                          | value                               |
+|-----------------|------------------------------|-------------------------------------|
+| component_names | name                         | ComponentRow                        |
+| components      | name NUL revision (8 bytes)  | RevisionRow                         |
+| component_bytes | digest                       | the bytes of a component or a file  |
+
+A revision is the bytes with every option of its deployment; the same bytes and options are the
+existing revision. Compiled artifacts are files beside the store, `artifacts/<digest>-<settings>`:
+they can be rebuilt, so losing one loses nothing.
+"""
+
+import os
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from executor.errors import ComponentNotFound, UsageError
+from oplog.engine import Batch, Engine, Row
+
+NAME_CHARACTERS_MAX: Final = 256
+NAME_BYTES_MAX: Final = 400
+"""A name is part of a key of the store."""
+
+
+class FileRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that every new worker starts with; its content is stored by digest."""
+
+    path: str
+    digest: str
+    writable: bool
+
+
+class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    component: str
+    component_id: str
+    revision: int
+    digest: str
+    """SHA-256 of the component's bytes, as hex."""
+    size_bytes: int
+    deployed_at: int
+    imports: tuple[str, ...]
+    exports: tuple[str, ...]
+    env: dict[str, str] = {}
+    files: tuple[FileRow, ...] = ()
+    host: tuple[str, ...] = ()
+    """`MODULE:ATTR` of the embedder's host functions, looked up in `host_directory`."""
+    host_directory: str = ""
+    limits: dict[str, int] = {}
+
+    def options(self) -> bytes:
+        """What has to be the same for two deployments to be one revision."""
+        return msgspec.msgpack.encode(
+            [
+                self.digest,
+                sorted(self.env.items()),
+                self.files,
+                self.host,
+                self.host_directory if self.host else "",
+                sorted(self.limits.items()),
+            ]
+        )
+
+
+class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
+    component: str
+    id: str
+    revision: int
+    """The latest."""
+
+
+encode_row = msgspec.msgpack.Encoder().encode
+decode_component = msgspec.msgpack.Decoder(ComponentRow).decode
+decode_revision = msgspec.msgpack.Decoder(RevisionRow).decode
+
+
+def check_component_name(name: str) -> None:
+    """Raises: UsageError unless the name can stand before the slash of a worker's name."""
+    if not 1 <= len(name) <= NAME_CHARACTERS_MAX or "/" in name or "\0" in name:
+        raise UsageError(
+            f"{name!r} cannot name a component",
+            where="deploy",
+            hint=f"use 1 to {NAME_CHARACTERS_MAX} characters without a slash: --name NAME",
+        )
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise UsageError("the component's name is too long", where="deploy", hint="use --name NAME")
+
+
+def revision_key(name: str, revision: int) -> bytes:
+    return name.encode() + b"\0" + revision.to_bytes(8, "big")
+
+
+def read_component(engine: Engine, name: str) -> ComponentRow:
+    """Raises: ComponentNotFound."""
+    row = find_component(engine, name)
+    if row is None:
+        raise ComponentNotFound(
+            f"no component {name!r}", where="store", hint="see `shem components`, or deploy it"
+        )
+    return row
+
+
+def find_component(engine: Engine, name: str) -> ComponentRow | None:
+    raw = engine.read_row("component_names", name.encode()) if name else None
+    return None if raw is None else decode_component(raw)
+
+
+def read_revision(engine: Engine, name: str, revision: int) -> RevisionRow:
+    """Raises: ComponentNotFound."""
+    raw = engine.read_row("components", revision_key(name, revision))
+    if raw is None:
+        raise ComponentNotFound(f"component {name!r} has no revision {revision}", where="store")
+    return decode_revision(raw)
+
+
+def read_revisions(engine: Engine, name: str) -> list[RevisionRow]:
+    """All revisions of a component, oldest first."""
+    rows = engine.read_rows("components", prefix=name.encode() + b"\0", limit=1_000_000)
+    return [decode_revision(value) for _, value in rows]
+
+
+def read_components(engine: Engine) -> list[ComponentRow]:
+    return [decode_component(v) for _, v in engine.read_rows("component_names", limit=1_000_000)]
+
+
+def read_content(engine: Engine, digest: str) -> bytes:
+    raw = engine.read_row("component_bytes", bytes.fromhex(digest))
+    if raw is None:
+        raise ComponentNotFound(f"the bytes of {digest} are not in the store", where="store")
+    return raw
+
+
+def content_digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def next_component(engine: Engine, name: str) -> ComponentRow:
+    """The component with the revision that a new deployment would get."""
+    found = find_component(engine, name)
+    if found is None:
+        return ComponentRow(component=name, id=str(uuid4()), revision=0)
+    return ComponentRow(component=name, id=found.id, revision=found.revision + 1)
+
+
+def same_revision(engine: Engine, candidate: RevisionRow) -> RevisionRow | None:
+    """The existing revision with the same bytes and options, if any."""
+    wanted = candidate.options()
+    for revision in reversed(read_revisions(engine, candidate.component)):
+        if revision.options() == wanted:
+            return revision
+    return None
+
+
+def deployment(row: RevisionRow, contents: dict[str, bytes]) -> Batch:
+    """One unit that makes a revision durable, with its bytes and files."""
+    component = ComponentRow(component=row.component, id=row.component_id, revision=row.revision)
+    key = revision_key(row.component, row.revision)
+    rows = [
+        Row(table="component_bytes", key=bytes.fromhex(digest), value=content)
+        for digest, content in contents.items()
+    ]
+    rows.append(Row(table="components", key=key, value=encode_row(row)))
+    name = row.component.encode()
+    rows.append(Row(table="component_names", key=name, value=encode_row(component)))
+    return Batch(rows=tuple(rows))
+
+
+def artifact_path(store: Path, digest: str, settings_tag: str) -> Path:
+    return store / "artifacts" / f"{digest}-{settings_tag}.cwasm"
+
+
+def write_artifact(path: Path, artifact: bytes) -> None:
+    """Replaces the file in one step, so that a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".artifact-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(artifact)
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)

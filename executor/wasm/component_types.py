@@ -1,0 +1,215 @@
+"""Reading a compiled component's imports and exports into WIT types.
+
+Wasmtime gives types without their names, and a resource as an opaque type that can be compared.
+A resource's name is recovered from the interface that exports it; the first import that mentions
+it defines it, since a component imports an interface before those that use its types. Every
+function can be read twice: with short resource names (`pollable`) for people and comparison, and
+with identities (`wasi:io/poll.pollable`) for the codecs, where two resources of one name must not
+mix. Reading all types of a large component takes 20 ms, so each is read when it is needed.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import msgspec
+from wasmtime import _ffi as wasmtime_ffi
+from wasmtime import component as wasmtime_component
+
+from executor.wasm.types import (
+    PRIMITIVES,
+    BorrowType,
+    EnumType,
+    FlagsType,
+    FuncType,
+    ListType,
+    OptionType,
+    OwnType,
+    RecordType,
+    ResultType,
+    TupleType,
+    VariantType,
+    WitType,
+)
+
+NameOf: TypeAlias = Callable[[Any], str]
+
+_PRIMITIVES = {
+    getattr(wasmtime_component, name.title()): primitive for name, primitive in PRIMITIVES.items()
+}
+_PRIMITIVE_CLASSES = tuple(_PRIMITIVES)
+
+
+class UnsupportedType(Exception):
+    """A type that no value of this executor can have (streams, futures, error contexts, maps)."""
+
+
+class ImportedResource(msgspec.Struct, frozen=True):
+    """A resource that an imported interface mentions, and where it is defined."""
+
+    name: str
+    """As the mentioning interface calls it."""
+    defined_in: str
+    """Interface without version."""
+    version: str
+    defined_as: str
+
+    @property
+    def identity(self) -> str:
+        return f"{self.defined_in}.{self.defined_as}"
+
+
+class ReadFunction:
+    """One function; its types are read when they are first asked for, which takes a while."""
+
+    def __init__(self, item: Any, short_name: NameOf, identity: NameOf) -> None:
+        self._item = item
+        self._short_name = short_name
+        self._identity = identity
+
+    @cached_property
+    def type(self) -> FuncType:
+        """With short resource names. Raises: UnsupportedType."""
+        return read_function(self._item, self._short_name)
+
+    @cached_property
+    def crossing(self) -> FuncType:
+        """With resource identities. Raises: UnsupportedType."""
+        return read_function(self._item, self._identity)
+
+
+class ReadInstance(msgspec.Struct):
+    """One imported or exported interface, or (named "") what the world itself has."""
+
+    name: str
+    version: str
+    functions: dict[str, ReadFunction]
+    resources: tuple[ImportedResource, ...]
+    others: tuple[str, ...]
+    """Components and modules, which cannot be given to a guest."""
+
+
+class ComponentTypes:
+    """What a component imports and exports."""
+
+    def __init__(self, component: Any, engine: Any) -> None:
+        self._engine = engine
+        self._known: list[tuple[Any, ImportedResource]] = []
+        component_type = component.type
+        self.imports = self._read(component_type.imports(engine))
+        self.exports = self._read(component_type.exports(engine))
+
+    def _read(self, items: dict[str, Any]) -> list[ReadInstance]:
+        world: dict[str, Any] = {}
+        instances = []
+        for full_name, extern in items.items():
+            item = extern.ty
+            if isinstance(item, wasmtime_component.ComponentInstanceType):
+                name, _, version = full_name.partition("@")
+                members = {key: of.ty for key, of in item.exports(self._engine).items()}
+                instances.append(self._read_instance(name, version, members))
+            else:
+                world[full_name] = item
+        if world:
+            instances.append(self._read_instance("", "", world))
+        return instances
+
+    def _read_instance(self, name: str, version: str, members: dict[str, Any]) -> ReadInstance:
+        resources = tuple(
+            self._resource(name, version, member, item)
+            for member, item in members.items()
+            if isinstance(item, wasmtime_component.ResourceType)
+        )
+        functions = {
+            member: ReadFunction(item, self._short_name, self._identity)
+            for member, item in members.items()
+            if isinstance(item, wasmtime_component.FuncType)
+        }
+        others = tuple(
+            member
+            for member, item in members.items()
+            if isinstance(item, wasmtime_component.ComponentType | wasmtime_component.ModuleType)
+        )
+        return ReadInstance(name, version, functions, resources, others)
+
+    def _resource(self, interface: str, version: str, name: str, item: Any) -> ImportedResource:
+        known = self._find(item)
+        if known is None:
+            known = ImportedResource(name, interface, version, name)
+            self._known.append((item, known))
+        return msgspec.structs.replace(known, name=name)
+
+    def _find(self, item: Any) -> ImportedResource | None:
+        return next((known for of, known in self._known if of == item), None)
+
+    def _short_name(self, item: Any) -> str:
+        known = self._find(item)
+        return "" if known is None else known.defined_as
+
+    def _identity(self, item: Any) -> str:
+        known = self._find(item)
+        return "" if known is None else known.identity
+
+
+def async_imports(component: Any, engine: Any) -> list[str]:
+    """Names of imported functions that WIT declares `async`, which the C API cannot define."""
+    return sorted(_async_imports(component, engine))
+
+
+def _async_imports(component: Any, engine: Any) -> Iterator[str]:
+    for name, extern in component.type.imports(engine).items():
+        item = extern.ty
+        if isinstance(item, wasmtime_component.ComponentInstanceType):
+            for member, of in item.exports(engine).items():
+                if _is_async(of.ty):
+                    yield f"{name}.{{{member}}}"
+        elif _is_async(item):
+            yield name
+
+
+def _is_async(item: Any) -> bool:
+    return isinstance(item, wasmtime_component.FuncType) and bool(
+        wasmtime_ffi.wasmtime_component_func_type_async(item.ptr())
+    )
+
+
+def read_function(item: Any, name_of: NameOf) -> FuncType:
+    """Convert wasmtime-py's function type. Raises: UnsupportedType."""
+    result = item.result
+    return FuncType(
+        params=tuple((name, read_type(of, name_of)) for name, of in item.params),
+        result=None if result is None else read_type(result, name_of),
+    )
+
+
+def read_type(item: Any, name_of: NameOf) -> WitType:
+    """Convert wasmtime-py's type; `name_of` names its resource types. Raises: UnsupportedType."""
+    if isinstance(item, _PRIMITIVE_CLASSES):
+        return _PRIMITIVES[type(item)]
+    match item:
+        case wasmtime_component.ListType():
+            return ListType(read_type(item.element, name_of))
+        case wasmtime_component.RecordType():
+            return RecordType(tuple((name, read_type(of, name_of)) for name, of in item.fields))
+        case wasmtime_component.TupleType():
+            return TupleType(tuple(read_type(of, name_of) for of in item.elements))
+        case wasmtime_component.VariantType():
+            return VariantType(tuple((name, _maybe(of, name_of)) for name, of in item.cases))
+        case wasmtime_component.EnumType():
+            return EnumType(tuple(item.names))
+        case wasmtime_component.OptionType():
+            return OptionType(read_type(item.payload, name_of))
+        case wasmtime_component.ResultType():
+            return ResultType(_maybe(item.ok, name_of), _maybe(item.err, name_of))
+        case wasmtime_component.FlagsType():
+            return FlagsType(tuple(item.names))
+        case wasmtime_component.OwnType():
+            return OwnType(name_of(item.ty))
+        case wasmtime_component.BorrowType():
+            return BorrowType(name_of(item.ty))
+        case _:
+            raise UnsupportedType(f"values of {type(item).__name__} cannot cross")
+
+
+def _maybe(item: Any, name_of: NameOf) -> WitType | None:
+    return None if item is None else read_type(item, name_of)

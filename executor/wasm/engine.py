@@ -1,0 +1,173 @@
+"""The one Wasmtime engine of the process: how components are compiled and loaded.
+
+Settings make guests deterministic: NaN is canonicalised, relaxed SIMD has one answer, there are no
+threads. Epoch interruption is on: a guest's loops look whether it should be left or give way. The
+engine is made when it is first asked for, never at import, since `faulthandler` must be enabled
+before the first engine of a process (afterwards any trap would kill it).
+"""
+
+import faulthandler
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import wasmtime
+from wasmtime.component import Component as WasmtimeComponent
+
+from executor.errors import ComponentRejected
+from executor.wasm.component import Component
+from executor.wasm.component_types import async_imports
+from executor.wasm.self_check import WASMTIME_VERSION, check_layout, check_python
+
+SETTINGS_VERSION: Final = 1
+"""Raised whenever the settings below change: artifacts of other settings are compiled anew."""
+
+MAGIC: Final = b"\0asm"
+CORE_MODULE: Final = b"\x01\x00\x00\x00"
+COMPONENT: Final = b"\x0d\x00\x01\x00"
+BUILD_HINT: Final = (
+    "build a component for WASI 0.2, for example with `wasm-tools component new` or cargo-component"
+)
+
+
+class StaleArtifact(Exception):
+    """An artifact of another Wasmtime or other settings, or damaged: compile anew."""
+
+
+class Engine:
+    """Compiles and loads components. All methods may be called on any thread."""
+
+    _opened: ClassVar["Engine | None"] = None
+    _opening: ClassVar[threading.Lock] = threading.Lock()
+
+    settings_tag: Final[str]
+    """Names Wasmtime's version and the settings; part of the key of a stored artifact."""
+
+    def __init__(self) -> None:
+        """Use `Engine.open`: a process has one engine."""
+        check_python()
+        check_layout()
+        _enable_faulthandler()
+        config = wasmtime.Config()
+        config.epoch_interruption = True
+        config.cranelift_nan_canonicalization = True
+        config.wasm_relaxed_simd_deterministic = True
+        config.wasm_threads = False
+        config.shared_memory = False
+        self.wasmtime_engine: Any = wasmtime.Engine(config)
+        self.settings_tag = f"wasmtime-{WASMTIME_VERSION}-{SETTINGS_VERSION}"
+
+    @classmethod
+    def open(cls) -> "Engine":
+        """The engine of this process, made at the first call.
+
+        Raises: InternalError if this Python or this Wasmtime cannot be used.
+        """
+        with cls._opening:
+            if cls._opened is None:
+                cls._opened = Engine()
+            return cls._opened
+
+    def increment_epoch(self) -> None:
+        """Have every busy guest look, at its next loop or call, whether it is to give way."""
+        self.wasmtime_engine.increment_epoch()
+
+    def compile(self, wasm: bytes) -> bytes:
+        """Compile a component, binary or WAT text, to an artifact for `load`.
+
+        Blocks for about 0.2 seconds a megabyte and releases the interpreter lock.
+
+        Raises: ComponentRejected, with a sentence of its own for each thing that is no component.
+        """
+        binary = _binary(wasm)
+        _check_header(binary)
+        try:
+            component = WasmtimeComponent(self.wasmtime_engine, binary)
+        except wasmtime.WasmtimeError as error:
+            raise _rejected_by_wasmtime(str(error)) from error
+        asynchronous = async_imports(component, self.wasmtime_engine)
+        if asynchronous:
+            names = ", ".join(asynchronous)
+            raise ComponentRejected(
+                f"the component imports asynchronous functions of WASI 0.3: {names}",
+                hint="build it for WASI 0.2: only plain functions can be imported",
+                imports=tuple(asynchronous),
+            )
+        return bytes(component.serialize())
+
+    def load(self, artifact: bytes | Path) -> Component:
+        """Load what `compile` answered; from a file it is mapped, not read. Takes milliseconds.
+
+        Raises: StaleArtifact.
+        """
+        try:
+            if isinstance(artifact, Path):
+                loaded = WasmtimeComponent.deserialize_file(self.wasmtime_engine, str(artifact))
+            else:
+                loaded = WasmtimeComponent.deserialize(self.wasmtime_engine, artifact)
+        except wasmtime.WasmtimeError as error:
+            raise StaleArtifact(str(error)) from error
+        return Component(loaded, self.wasmtime_engine)
+
+
+def _enable_faulthandler() -> None:
+    if faulthandler.is_enabled():
+        return
+    for stream in (sys.stderr, sys.__stderr__):
+        if stream is not None:
+            try:
+                faulthandler.enable(stream)
+            except (OSError, ValueError, AttributeError):
+                continue
+            return
+    faulthandler.enable(os.open(os.devnull, os.O_WRONLY))
+
+
+def _binary(wasm: bytes) -> bytes:
+    if wasm.startswith(MAGIC):
+        return wasm
+    if MAGIC.startswith(wasm):
+        raise ComponentRejected(
+            f"the file is cut short: it has {len(wasm)} bytes", hint="copy or build it again"
+        )
+    text = wasm.lstrip()
+    if not text.startswith((b"(", b";;")):
+        raise ComponentRejected(
+            f"not WebAssembly: it begins with {bytes(wasm[:4])!r}", hint=BUILD_HINT
+        )
+    try:
+        return bytes(wasmtime.wat2wasm(bytes(wasm)))
+    except (wasmtime.WasmtimeError, UnicodeDecodeError) as error:
+        raise ComponentRejected(f"the WAT text does not parse: {error}") from error
+
+
+def _check_header(binary: bytes) -> None:
+    version = bytes(binary[4:8])
+    if len(version) < len(COMPONENT):
+        raise ComponentRejected(
+            f"the file is cut short: it has {len(binary)} bytes", hint="copy or build it again"
+        )
+    if version == CORE_MODULE:
+        raise ComponentRejected(
+            "a core WebAssembly module, not a component",
+            hint="wrap it with `wasm-tools component new` and an adapter for its imports",
+        )
+    if version[2:] == COMPONENT[2:] and version < COMPONENT:
+        raise ComponentRejected(
+            f"a component of a format before the final one (binary version {version[0]:#x})",
+            hint="build it again with a toolchain of 2024 or later",
+        )
+    if version != COMPONENT:
+        raise ComponentRejected(
+            f"WebAssembly of an unknown version ({version.hex(' ')})", hint=BUILD_HINT
+        )
+
+
+def _rejected_by_wasmtime(message: str) -> ComponentRejected:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    reason = lines[-1] if lines else message
+    if "unexpected end" in message or "unexpected-end" in message:
+        return ComponentRejected(f"the file is cut short: {reason}", hint="copy or build it again")
+    return ComponentRejected(f"not a valid component: {reason}", hint=BUILD_HINT)

@@ -1,0 +1,44 @@
+"""A guest's trap as a sentence and a backtrace, from Wasmtime's error text. Pure."""
+
+import re
+from typing import Final
+
+import msgspec
+
+MIB: Final = 1024 * 1024
+
+_NUMBER: Final = re.compile(r"^[0-9]+: ")
+_TRAP: Final = "wasm trap: "
+_BACKTRACE: Final = "wasm backtrace:"
+_UNREACHABLE: Final = "wasm `unreachable` instruction executed"
+
+
+class Trapped(msgspec.Struct, frozen=True):
+    """The guest broke a rule of WebAssembly, or gave up (an abort compiles to `unreachable`)."""
+
+    message: str
+    """`trapped (unreachable)`; with a memory limit, its value if that may be the cause."""
+    backtrace: str = ""
+    """The guest's functions, innermost first, as Wasmtime names them."""
+
+
+def trapped(error: str, memory_bytes_max: int | None) -> Trapped:
+    """Describe what Wasmtime said of a call or of an instantiation that failed."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    cause = _NUMBER.sub("", lines[-1]) if lines else "no reason given"
+    reason = cause.removeprefix(_TRAP)
+    if reason == _UNREACHABLE:
+        reason = "unreachable"
+    message = f"trapped ({reason})"
+    may_be_memory = reason == "unreachable" or "memory" in reason
+    if memory_bytes_max is not None and may_be_memory:
+        message += f"; its limit is {memory_bytes_max / MIB:g} MiB"
+    return Trapped(message, _backtrace(error))
+
+
+def _backtrace(error: str) -> str:
+    _, found, rest = error.partition(_BACKTRACE)
+    if not found:
+        return ""
+    frames, _, _ = rest.partition("\nCaused by")
+    return "\n".join(line.strip() for line in frames.splitlines() if line.strip())

@@ -1,0 +1,63 @@
+"""Committed entries with their large values in place."""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from oplog.entry import (
+    ABSENT,
+    End,
+    Entry,
+    InvocationFinished,
+    InvocationStarted,
+    PendingInvocation,
+    Raw,
+    Start,
+)
+from oplog.payload import REFERENCE_BYTES
+from oplog.reader import Reader
+
+PAGE_ENTRIES: Final = 1_024
+
+
+def resolved(entry: Entry, resolve: Callable[[Raw], Raw]) -> Entry:
+    """The entry with every reference to a large value replaced by the value."""
+    match entry:
+        case End():
+            if len(entry.response) == REFERENCE_BYTES:
+                return replace(entry, response=resolve(entry.response))
+        case Start():
+            if len(entry.request) == REFERENCE_BYTES:
+                return replace(entry, request=resolve(entry.request))
+        case InvocationStarted() | PendingInvocation():
+            if len(entry.arguments) == REFERENCE_BYTES:
+                return replace(entry, arguments=resolve(entry.arguments))
+        case InvocationFinished():
+            result = entry.outcome.result
+            if result is not ABSENT and len(result) == REFERENCE_BYTES:
+                return replace(entry, outcome=replace(entry.outcome, result=resolve(result)))
+        case _:
+            pass
+    return entry
+
+
+class WorkerEntries:
+    """One worker's committed entries."""
+
+    def __init__(self, reader: Reader, worker_id: bytes) -> None:
+        self._reader = reader
+        self._worker_id = worker_id
+
+    def page(self, first: int, limit: int = PAGE_ENTRIES) -> list[tuple[int, Entry]]:
+        """Up to `limit` entries from index `first`. Raises: OplogCorruptError."""
+        resolve = self._reader.resolve
+        return [
+            (index, resolved(entry, resolve))
+            for index, entry in self._reader.read(self._worker_id, first, limit)
+        ]
+
+    def one(self, index: int) -> Entry | None:
+        """The entry at `index`, or None if it is not committed."""
+        page = self.page(index, 1)
+        return page[0][1] if page else None

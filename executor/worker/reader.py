@@ -1,0 +1,339 @@
+"""Reading a store: components, workers, oplogs and outcomes, without running anything.
+
+Works beside the process that runs the store, on the committed state. Every method blocks for as
+long as the disk does.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from executor.errors import RequestError, StoreError, UnknownKey, UsageError, WorkerNotFound
+from executor.records import (
+    ComponentRecord,
+    ComponentSummary,
+    ErrorRecord,
+    Invocation,
+    OplogRecord,
+    RevisionRecord,
+    WorkerPage,
+    WorkerRecord,
+    WorkerSummary,
+)
+from executor.replay.regions import Regions
+from executor.services.components import (
+    read_component,
+    read_components,
+    read_revision,
+    read_revisions,
+)
+from executor.wasm.plain import decode_result
+from executor.wasm.types import FuncType
+from executor.wasm.wave import format_wave
+from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
+from executor.worker.rows import (
+    read_key_state,
+    read_queue,
+    read_status,
+    read_worker_id,
+    sortable_name,
+    state_row,
+)
+from executor.worker.signatures import export_types
+from executor.worker.status import STATES, KeyState, Status
+from oplog.codec import decode_value
+from oplog.engine import Engine
+from oplog.entry import ABSENT, InvocationFinished, Log
+from oplog.errors import OplogError, OplogFormatError
+from oplog.lmdb_engine import LmdbEngine
+from oplog.reader import Reader
+
+OUTPUT_BYTES_MAX: Final = 64 * 1024
+WORKERS_PER_PAGE: Final = 50
+
+
+class StoreReader:
+    """Read-only answers from one engine. `close` closes the engine if the reader opened it."""
+
+    def __init__(self, store: Path | str | Engine) -> None:
+        """Raises: StoreError if there is no store, or it cannot be read."""
+        self._owned = not isinstance(store, Engine)
+        if isinstance(store, Engine):
+            self.engine = store
+        else:
+            try:
+                self.engine = LmdbEngine.open(Path(store), readonly=True)
+            except OplogFormatError as error:
+                raise StoreError(str(error), kind="store-format", where=str(store)) from error
+            except OplogError as error:
+                raise StoreError(str(error), where=str(store)) from error
+        self._reader = Reader(self.engine)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._owned:
+            self.engine.close()
+
+    # -- components ----------------------------------------------------------------------------
+
+    def components(self) -> tuple[ComponentSummary, ...]:
+        return tuple(
+            ComponentSummary(
+                component=row.component,
+                id=row.id,
+                revision=row.revision,
+                workers=self._count_workers(row.component),
+            )
+            for row in read_components(self.engine)
+        )
+
+    def component(self, name: str) -> ComponentRecord:
+        """Raises: ComponentNotFound."""
+        row = read_component(self.engine, name)
+        revisions = read_revisions(self.engine, name)
+        return ComponentRecord(
+            component=row.component,
+            id=row.id,
+            revisions=tuple(
+                RevisionRecord(
+                    revision=revision.revision,
+                    digest=revision.digest,
+                    bytes=revision.size_bytes,
+                    deployed_at=revision.deployed_at,
+                )
+                for revision in revisions
+            ),
+            imports=revisions[-1].imports,
+            exports=revisions[-1].exports,
+        )
+
+    def _count_workers(self, component: str) -> int:
+        count = 0
+        after: bytes | None = None
+        prefix = component.encode() + b"/"
+        while page := self.engine.read_rows(
+            "worker_names", prefix=prefix, after=after, limit=10_000
+        ):
+            count += len(page)
+            after = page[-1][0]
+        return count
+
+    # -- workers -------------------------------------------------------------------------------
+
+    def worker_id(self, name: str) -> bytes:
+        """Raises: WorkerNotFound."""
+        found = read_worker_id(self.engine, name)
+        if found is None:
+            raise WorkerNotFound(f"no worker {name!r}", where="store", hint="see `shem workers`")
+        return found
+
+    def status(self, worker_id: bytes) -> Status:
+        status = read_status(self.engine, worker_id)
+        if status is None:
+            raise WorkerNotFound("the worker was deleted", where=worker_id.hex())
+        return status
+
+    def worker(self, name: str, *, loaded: bool = False) -> WorkerRecord:
+        """Raises: WorkerNotFound."""
+        worker_id = self.worker_id(name)
+        status = self.status(worker_id)
+        return WorkerRecord(
+            worker=status.name,
+            id=worker_id.hex(),
+            component=status.component,
+            revision=status.revision,
+            status=status.state,
+            env=status.env,
+            pending=tuple(key for _, key in read_queue(self.engine, worker_id)),
+            current_key=status.current.key if status.current is not None else None,
+            entries=status.last_index,
+            bytes=status.bytes,
+            retries=sum(status.attempts.values()),
+            last_error=status.last_error.message if status.last_error is not None else None,
+            created_at=status.created_at,
+            loaded=loaded,
+        )
+
+    def workers(
+        self,
+        component: str | None = None,
+        *,
+        status: str | None = None,
+        limit: int = WORKERS_PER_PAGE,
+        cursor: str | None = None,
+    ) -> WorkerPage:
+        """One page in the order of names; `cursor` is the last page's, None for the first.
+
+        Raises: UsageError for a status or cursor that does not exist.
+        """
+        if status is not None and status not in STATES:
+            raise UsageError(
+                f"{status!r} is no status", where="workers", hint=f"one of {', '.join(STATES)}"
+            )
+        table, base = ("worker_names", b"")
+        if status is not None:
+            table, base = "worker_index", state_row(status, "")
+        prefix = base + (component.encode() + b"/" if component is not None else b"")
+        after = base + cursor_key(cursor) if cursor is not None else None
+        rows = self.engine.read_rows(table, prefix=prefix, after=after, limit=limit)
+        summaries = [
+            summary(found)
+            for _, worker_id in rows
+            if (found := read_status(self.engine, worker_id)) is not None
+        ]
+        more = len(rows) == limit and limit > 0
+        return WorkerPage(
+            workers=tuple(summaries), cursor=rows[-1][0][len(base) :].hex() if more else None
+        )
+
+    # -- oplogs and outcomes ---------------------------------------------------------------------
+
+    def oplog(self, name: str, first: int = 1, limit: int | None = None) -> Iterator[OplogRecord]:
+        """Committed entries from index `first` on, a page at a time. Raises: WorkerNotFound."""
+        worker_id = self.worker_id(name)
+        entries = WorkerEntries(self._reader, worker_id)
+        regions = Regions(self.status(worker_id).cuts)
+        remaining = limit
+        index = max(first, 1)
+        while remaining is None or remaining > 0:
+            page = entries.page(index, PAGE_ENTRIES if remaining is None else min(remaining, 1024))
+            if not page:
+                return
+            for index, entry in page:
+                yield OplogRecord(index=index, entry=entry, hidden=regions.conceals(index, entry))
+            index += 1
+            if remaining is not None:
+                remaining -= len(page)
+
+    def invocation(self, name: str, key: str, *, deduplicated: bool = False) -> Invocation:
+        """What is committed of one key. Raises: WorkerNotFound, UnknownKey."""
+        worker_id = self.worker_id(name)
+        state = read_key_state(self.engine, worker_id, key)
+        if state is None:
+            raise UnknownKey(f"no invocation with key {key!r}", where=name)
+        return self.invocation_of(self.status(worker_id), worker_id, state, deduplicated)
+
+    def invocation_of(
+        self, status: Status, worker_id: bytes, state: KeyState, deduplicated: bool
+    ) -> Invocation:
+        """The full record of one key, from its finished entry and its output."""
+        entries = WorkerEntries(self._reader, worker_id)
+        output = read_output(entries, state) if state.logs else ("", "")
+        record = Invocation(
+            worker=status.name,
+            function=state.function,
+            key=state.key,
+            status="pending",
+            attempts=state.attempts,
+            deduplicated=deduplicated,
+            stdout=output[0],
+            stderr=output[1],
+        )
+        finished = entries.one(state.finished_index) if state.finished_index else None
+        if not isinstance(finished, InvocationFinished):
+            return record
+        return completed(record, finished, self._function_type(status, state.function))
+
+    def _function_type(self, status: Status, path: str) -> FuncType:
+        revision = read_revision(self.engine, status.component, status.revision)
+        return export_types(revision.exports)[path]
+
+
+def completed(record: Invocation, finished: InvocationFinished, wit: FuncType) -> Invocation:
+    """`record` with its outcome."""
+    outcome = finished.outcome
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    if outcome.failure is not None:
+        error = ErrorRecord(
+            kind=outcome.failure.kind, message=outcome.failure.message, where=record.worker
+        )
+        return Invocation(**fields | {"status": "failed", "error": error})
+    if outcome.exit is not None:
+        ended: dict[str, object] = {"exit_code": outcome.exit, "result": {"exit": outcome.exit}}
+        if outcome.exit == 0:
+            return Invocation(**fields | ended | {"status": "completed"})
+        error = ErrorRecord(
+            kind="guest-exit",
+            message=f"the guest exited with code {outcome.exit}",
+            where=record.worker,
+        )
+        return Invocation(**fields | ended | {"status": "failed", "error": error})
+    result = outcome.result
+    if result is ABSENT or wit.result is None:
+        return Invocation(**fields | {"status": "completed"})
+    value = decode_result(wit, result)
+    return Invocation(
+        **fields
+        | {
+            "status": "completed",
+            "result": decode_value(result),
+            "value": value,
+            "wave": format_wave(wit.result, value),
+        }
+    )
+
+
+def read_output(entries: WorkerEntries, state: KeyState) -> tuple[str, str]:
+    """The last 64 KiB of stdout and of stderr that one invocation wrote."""
+    written = {"stdout": bytearray(), "stderr": bytearray()}
+    index = state.started_index
+    while page := entries.page(index):
+        for index, entry in page:
+            if state.finished_index and index > state.finished_index:
+                return tuple(text.decode(errors="replace") for text in written.values())  # type: ignore[return-value]
+            if isinstance(entry, Log) and entry.level in written:
+                text = written[entry.level]
+                text += entry.octets if entry.octets is not None else entry.text.encode()
+                del text[:-OUTPUT_BYTES_MAX]
+        index += 1
+    stdout, stderr = (text.decode(errors="replace") for text in written.values())
+    return stdout, stderr
+
+
+def summary(status: Status) -> WorkerSummary:
+    return WorkerSummary(
+        worker=status.name,
+        component=status.component,
+        revision=status.revision,
+        status=status.state,
+        pending=status.pending,
+        entries=status.last_index,
+        created_at=status.created_at,
+        last_error=status.last_error.message if status.last_error is not None else None,
+    )
+
+
+def cursor_key(cursor: str) -> bytes:
+    """Raises: UsageError unless the cursor is one that a page gave."""
+    try:
+        return bytes.fromhex(cursor)
+    except ValueError:
+        raise UsageError(
+            f"{cursor!r} is no cursor", where="workers", hint="use the cursor of the last page"
+        ) from None
+
+
+def worker_parts(name: str) -> tuple[str, str]:
+    """Component and worker name of `component/name`. Raises: RequestError."""
+    component, slash, own = name.partition("/")
+    if not slash or not component or not 1 <= len(own) <= 256 or "/" in own or "\0" in name:
+        raise UsageError(
+            f"{name!r} does not name a worker",
+            where="worker",
+            hint="write COMPONENT/NAME; a name has 1 to 256 characters and no slash",
+        )
+    return component, own
+
+
+__all__ = ["RequestError", "StoreReader", "sortable_name", "worker_parts"]

@@ -1,0 +1,68 @@
+"""Rebuilding a worker beside the living one, to see whether its oplog still answers.
+
+The rebuilt instance never goes live: it stops where the recorded history, or the given index, ends.
+Nothing is appended.
+"""
+
+import time
+
+from executor.durable.reasons import ReachedTarget
+from executor.errors import Divergence, ShemError
+from executor.records import DivergenceRecord, Rebuild
+from executor.wasm.instance import Left, Raised
+from executor.wasm.traps import Trapped
+from executor.worker.loop import make_resident, rebuild
+from executor.worker.resident import Replayed
+from executor.worker.worker import Worker
+
+
+async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
+    """Replays up to entry `to`, or everything. Raises: StoreError, GuestTrap in replay, …"""
+    began = time.perf_counter()
+    resident = await make_resident(worker, may_go_live=False, to=to)
+    try:
+        end = await rebuild(resident)
+    finally:
+        await resident.close(writes_awaited_s=0)
+    divergence = read_divergence(end)
+    return Rebuild(
+        worker=worker.name,
+        entries=worker.writer.committed_index,
+        replayed=resident.session.cursor.consumed,
+        ms=(time.perf_counter() - began) * 1_000,
+        divergence=divergence,
+        stopped_at=stop_text(end),
+    )
+
+
+def read_divergence(end: Replayed) -> DivergenceRecord | None:
+    """The divergence that ended a replay, if one did. Raises whatever else went wrong."""
+    match end.outcome:
+        case None | Left(ReachedTarget()):
+            return None
+        case Raised(Divergence() as divergence):
+            return DivergenceRecord(
+                index=divergence.index,
+                recorded=divergence.recorded,
+                requested=divergence.requested,
+            )
+        case Raised(ShemError() as error):
+            raise error
+        case Raised(error):
+            raise error
+        case Trapped() as trap:
+            return DivergenceRecord(
+                index=0, recorded="a working instance", requested=f"trap: {trap.message}"
+            )
+        case other:
+            return DivergenceRecord(
+                index=0, recorded="the end of the history", requested=f"{other}"
+            )
+
+
+def stop_text(end: Replayed) -> str | None:
+    if end.stopped is None:
+        return None
+    if end.stopped.failure is not None:
+        return f"failed: {end.stopped.failure.message}"
+    return f"exited with code {end.stopped.exit}"

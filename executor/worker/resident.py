@@ -1,0 +1,196 @@
+"""The resident, disposable part of a worker: one instance, its host state and its session.
+
+A resident is made, replays the recorded invocations, and then runs new ones; when anything goes
+wrong it is thrown away and another is made from the oplog. Everything in it can be rebuilt.
+
+The replay runs on the lane, invocation after invocation, without a step in trio between them.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import trio
+
+from executor.durable.reasons import ReachedTarget
+from executor.durable.session import DurableSession
+from executor.errors import Divergence, GuestTrap
+from executor.host.state import HostState
+from executor.wasm.host_function import LeaveGuest
+from executor.wasm.instance import Instance, Left, Raised, Returned
+from executor.wasm.instance import Outcome as GuestOutcome
+from executor.wasm.lane import Lane
+from executor.wasm.plain import decode_arguments, encode_result
+from executor.wasm.traps import Trapped
+from executor.worker.revision import Revision
+from oplog.entry import InvocationStarted, Outcome
+
+Done = Callable[[GuestOutcome], None]
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """How a replay ended."""
+
+    outcome: GuestOutcome | None
+    """How the last invocation left the guest; None if every recorded one was replayed whole."""
+    stopped: Outcome | None = None
+    """The recorded failure or exit at which a rebuild stops."""
+
+
+class Resident:
+    """One instance of a worker on its lane."""
+
+    def __init__(
+        self,
+        *,
+        revision: Revision,
+        session: DurableSession,
+        state: HostState,
+        lane: Lane,
+        memory_bytes_max: int | None,
+    ) -> None:
+        self.revision = revision
+        self.session = session
+        self.state = state
+        self.lane = lane
+        self.instance = Instance(revision.linker, lane, state, memory_bytes_max=memory_bytes_max)
+        self.token = trio.lowlevel.current_trio_token()
+
+    async def start(self) -> GuestOutcome:
+        """Instantiates: `Returned` if the instance is ready."""
+        return await self._on_lane(self.instance.start)
+
+    async def replay(self) -> Replayed:
+        """Replays every recorded invocation up to the session's target.
+
+        If the last one has not finished it goes on, live unless the session may not go live, and
+        its outcome is the answer's.
+        """
+        end: list[Replayed] = []
+
+        def run(done: Done) -> None:
+            replay = Replay(self, end, done)
+            self.lane.post(replay.next)
+
+        await self._on_lane(run)
+        return end[0]
+
+    async def call(self, path: str, arguments: Sequence[object]) -> GuestOutcome:
+        """Runs one exported function."""
+        function = self.revision.export(path)
+        return await self._on_lane(lambda done: self.instance.call(function, arguments, done))
+
+    async def close(self, *, writes_awaited_s: float | None = None) -> None:
+        """Ends the session's effects, then deletes the instance. Idempotent."""
+        if writes_awaited_s is None:
+            await self.session.close_generation()
+        else:
+            await self.session.close_generation(writes_awaited_s=writes_awaited_s)
+        closed = trio.Event()
+        self.instance.close(lambda: self.token.run_sync_soon(closed.set))
+        await closed.wait()
+
+    def outcome_of(self, path: str, outcome: Returned) -> Outcome:
+        """The recordable outcome of a call that returned."""
+        function = self.revision.export(path)
+        return Outcome(result=encode_result(function.type, outcome.value))
+
+    async def _on_lane(self, start: Callable[[Done], None]) -> GuestOutcome:
+        """Waits in trio for something that ends on the lane."""
+        event = trio.Event()
+        outcomes: list[GuestOutcome] = []
+
+        def done(outcome: GuestOutcome) -> None:
+            outcomes.append(outcome)
+            self.token.run_sync_soon(event.set)
+
+        start(done)
+        await event.wait()
+        return outcomes[0]
+
+
+class Replay:
+    """Drives one resident through the recorded invocations, on its lane."""
+
+    def __init__(self, resident: Resident, end: list[Replayed], done: Done) -> None:
+        self._resident = resident
+        self._session = resident.session
+        self._end = end
+        self._done = done
+        self._path = ""
+
+    def next(self) -> None:
+        session = self._session
+        try:
+            started = session.next_invocation()
+            if started is None:
+                self._finish(Replayed(outcome=None))
+                return
+            stopped = self._recorded_stop()
+            if stopped is not None:
+                self._finish(Replayed(outcome=None, stopped=stopped))
+                return
+            self._call(started)
+        except Exception as error:
+            self._finish(Replayed(outcome=Raised(error)))
+
+    def _recorded_stop(self) -> Outcome | None:
+        """The outcome of the invocation just begun, where it is known to be a failure or exit."""
+        stop = self._session.stop
+        if stop is not None and stop[0] == self._session.invocation_index:
+            return stop[1]
+        return None
+
+    def _call(self, started: InvocationStarted) -> None:
+        self._path = started.function
+        function = self._resident.revision.export(started.function)
+        arguments = decode_arguments(function.type, started.arguments)
+        self._resident.instance.call(function, arguments, self._ended)
+
+    def _ended(self, outcome: GuestOutcome) -> None:
+        session = self._session
+        try:
+            if session.live:
+                self._finish(Replayed(outcome=outcome))
+            elif isinstance(outcome, Returned):
+                if session.match_outcome(self._resident.outcome_of(self._path, outcome)):
+                    self._resident.lane.post(self.next)
+                else:
+                    self._finish(Replayed(outcome=outcome))
+            else:
+                self._finish(Replayed(outcome=self._left_in_replay(outcome)))
+        except Exception as error:
+            self._finish(Replayed(outcome=Raised(error)))
+        except LeaveGuest as leave:
+            self._finish(Replayed(outcome=Left(leave.reason)))
+
+    def _left_in_replay(self, outcome: Trapped | Left | Raised) -> GuestOutcome:
+        """A guest that did not return while history remains has not done what it did before."""
+        session = self._session
+        if isinstance(outcome, Raised) or (
+            isinstance(outcome, Left) and isinstance(outcome.reason, ReachedTarget)
+        ):
+            return outcome
+        following = session.cursor.peek()
+        if following is None:
+            session.go_live()
+            return outcome
+        if isinstance(outcome, Trapped):
+            return Raised(
+                GuestTrap(
+                    f"{outcome.message}, while replaying, before entry {following[0]}",
+                    where=session.worker,
+                    hint="the recorded run did not trap here: was the component changed?",
+                )
+            )
+        return Raised(
+            Divergence(
+                worker=session.worker,
+                index=following[0],
+                recorded="more of the invocation",
+                requested=f"to leave the guest: {outcome.reason}",
+            )
+        )
+
+    def _finish(self, end: Replayed) -> None:
+        self._end.append(end)
+        self._done(Returned(None))

@@ -1,0 +1,139 @@
+"""A component revision made ready to run: compiled, checked against the host, linked.
+
+One linker serves all workers of the revision. Loading reads the compiled artifact (a few
+milliseconds) and compiles again only where the artifact is missing or of another Wasmtime.
+"""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from executor.durable.call import host_function
+from executor.errors import ComponentRejected, InternalError
+from executor.host.embedder import EmbedderFunction, embedder_interfaces, find_bindings
+from executor.host.interface import InterfaceTable
+from executor.services.components import (
+    RevisionRow,
+    artifact_path,
+    content_digest,
+    read_content,
+    read_revision,
+    write_artifact,
+)
+from executor.wasm.component import Component, ExportedFunction
+from executor.wasm.engine import Engine as WasmEngine
+from executor.wasm.host_function import HostInterface
+from executor.wasm.linker import Linker
+from oplog.engine import Engine as StoreEngine
+
+
+class Revision:
+    """A revision that instances can be made of. Immutable; used by every lane."""
+
+    def __init__(self, row: RevisionRow, component: Component, linker: Linker) -> None:
+        self.row = row
+        self.component = component
+        self.linker = linker
+        self.exports: dict[str, ExportedFunction] = {
+            function.path: function for function in component.exports
+        }
+
+    def export(self, path: str) -> ExportedFunction:
+        """The exported function of a recorded invocation."""
+        try:
+            return self.exports[path]
+        except KeyError:
+            raise InternalError(
+                f"{self.row.component} revision {self.row.revision} exports no {path}"
+            ) from None
+
+
+class Revisions:
+    """Loads revisions and keeps them. `load` blocks for milliseconds, or seconds if it compiles:
+    call it on a worker thread.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        store: StoreEngine,
+        interfaces: Sequence[InterfaceTable],
+        host: Sequence[EmbedderFunction],
+    ) -> None:
+        self._path = path
+        self._store = store
+        self._builtin = tuple(linked_interface(table) for table in interfaces)
+        self._host = tuple(host)
+        self._loaded: dict[tuple[str, int], Revision] = {}
+        self._lock = threading.Lock()
+
+    def load(self, name: str, number: int) -> Revision:
+        """Raises: ComponentNotFound, ComponentRejected, HostBindingError."""
+        with self._lock:
+            found = self._loaded.get((name, number))
+            if found is not None:
+                return found
+            row = read_revision(self._store, name, number)
+            component = self._component(row.digest, None)
+            revision = Revision(row, component, self._link(component, row))
+            self._loaded[name, number] = revision
+            return revision
+
+    def forget(self) -> None:
+        """Drops every loaded revision; instances keep what they need."""
+        with self._lock:
+            self._loaded.clear()
+
+    def compiled(self, wasm: bytes, digest: str) -> Component:
+        """Compiles a component that is being deployed, and keeps its artifact.
+
+        Raises: ComponentRejected with the sentence that fits the bytes.
+        """
+        with self._lock:
+            return self._component(digest, wasm)
+
+    def check(self, component: Component, bindings: Sequence[str], directory: str) -> None:
+        """Raises: ComponentRejected naming every import that nothing offers or that differs."""
+        problems = component.problems(self._interfaces(bindings, directory))
+        if problems:
+            raise ComponentRejected(
+                f"{len(problems)} of its imports cannot be satisfied: " + "; ".join(problems),
+                where="deploy",
+                hint="bind the missing ones with --host MODULE:ATTR",
+                imports=tuple(problems),
+            )
+
+    def _component(self, digest: str, wasm: bytes | None) -> Component:
+        engine = WasmEngine.open()
+        path = artifact_path(self._path, digest, engine.settings_tag)
+        if path.exists():
+            return engine.load(path)
+        if wasm is None:
+            wasm = read_content(self._store, digest)
+        assert content_digest(wasm) == digest
+        write_artifact(path, engine.compile(wasm))
+        return engine.load(path)
+
+    def _link(self, component: Component, row: RevisionRow) -> Linker:
+        interfaces = self._interfaces(row.host, row.host_directory)
+        return Linker(WasmEngine.open(), component, interfaces)
+
+    def _interfaces(self, bindings: Sequence[str], directory: str) -> tuple[HostInterface, ...]:
+        custom = [*self._host, *find_bindings(bindings, directory)]
+        return (
+            *self._builtin,
+            *(linked_interface(table) for table in embedder_interfaces(custom)),
+        )
+
+
+def linked_interface(table: InterfaceTable) -> HostInterface:
+    """Compiles a table's rows into what the linker defines."""
+    return HostInterface(
+        name=table.name,
+        versions=table.versions,
+        functions=tuple(
+            host_function(table.name, row, table.wit.functions[row.name], table.wit.types)
+            for row in table.functions
+        ),
+        resources=dict(table.drops),
+    )

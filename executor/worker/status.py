@@ -1,0 +1,193 @@
+"""A worker's status: one pure fold over its oplog, with a checkpoint in the store.
+
+`fold` takes the status before an entry and changes it to the status after. Nothing that is resident
+is asked, so a fold over the whole oplog and a checkpoint continued from its index agree (a test
+compares them at every prefix). The index rows of the store follow from the same fold: `KeyState`
+says what became of one idempotency key.
+
+The eight states: idle, running (an invocation started and has not finished, whether or not a
+process has it), suspended, interrupted, retrying, uncertain, failed, exited.
+"""
+
+from hashlib import blake2b
+from typing import Final, Literal
+
+import msgspec
+
+from oplog.entry import (
+    Create,
+    Entry,
+    Error,
+    Exited,
+    Failure,
+    InvocationFinished,
+    InvocationStarted,
+    Jump,
+    Log,
+    PendingInvocation,
+    Raw,
+    Revert,
+)
+
+State = Literal[
+    "idle", "running", "suspended", "interrupted", "retrying", "uncertain", "failed", "exited"
+]
+STATES: Final[tuple[State, ...]] = (
+    "idle",
+    "running",
+    "suspended",
+    "interrupted",
+    "retrying",
+    "uncertain",
+    "failed",
+    "exited",
+)
+REFUSING: Final[frozenset[str]] = frozenset({"failed", "exited"})
+"""States in which a worker takes no new invocation and is never run."""
+
+
+class KeyState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is known of one idempotency key; a row of the `results` table."""
+
+    key: str
+    function: str
+    digest: bytes
+    """Of the canonical function and arguments: another one under the same key is a conflict."""
+    started_index: int = 0
+    finished_index: int = 0
+    exit_code: int | None = None
+    failed: bool = False
+    attempts: int = 0
+    logs: bool = False
+    """Whether the invocation wrote output: only then its entries are searched for it."""
+
+
+class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything the executor needs to know of a worker without its oplog. Mutable."""
+
+    name: str = ""
+    component: str = ""
+    component_id: str = ""
+    revision: int = 0
+    env: dict[str, str] = {}
+    limits: dict[str, int] = {}
+    created_at: int = 0
+    state: State = "idle"
+    last_index: int = 0
+    bytes: int = 0
+    """Of the encoded entries, without large payloads."""
+    pending: int = 0
+    current: KeyState | None = None
+    attempts: dict[int, int] = {}
+    """Failed attempts by `retry_from`; a jump does not reset them, a new invocation does."""
+    retry_at: int = 0
+    last_error: Failure | None = None
+    failed_key: str = ""
+    cuts: list[tuple[int, Jump | Revert]] = []
+    """Every jump and revert with its index: the hidden regions."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What one entry changed of the keys: the key's state, and its place in the queue."""
+
+    key: KeyState
+    queued: bool
+    """Whether the key waits in the queue after the entry."""
+
+
+def fold(status: Status, index: int, entry: Entry) -> Change | None:
+    """Applies one entry. Answers what it changed of a key, if anything."""
+    status.last_index = index
+    match entry:
+        case Create():
+            fold_create(status, entry)
+        case PendingInvocation():
+            status.pending += 1
+            return Change(
+                KeyState(
+                    key=entry.key,
+                    function=entry.function,
+                    digest=request_digest(entry.function, entry.arguments),
+                ),
+                queued=True,
+            )
+        case InvocationStarted():
+            status.pending -= 1
+            status.state = "running"
+            status.attempts = {}
+            status.retry_at = 0
+            status.current = KeyState(
+                key=entry.key,
+                function=entry.function,
+                digest=request_digest(entry.function, entry.arguments),
+                started_index=index,
+                attempts=1,
+            )
+            return Change(status.current, queued=False)
+        case InvocationFinished():
+            return fold_finished(status, index, entry)
+        case Error():
+            status.attempts = status.attempts | {
+                entry.retry_from: status.attempts.get(entry.retry_from, 0) + 1
+            }
+            status.last_error = Failure(kind=entry.kind, message=entry.details)
+            if entry.retry_at is not None:
+                status.state = "retrying"
+                status.retry_at = entry.retry_at
+                if status.current is not None:
+                    status.current.attempts += 1
+        case Exited():
+            status.state = "exited"
+        case Log():
+            fold_progress(status)
+            if status.current is not None:
+                status.current.logs = True
+        case Jump() | Revert():
+            status.cuts = [*status.cuts, (index, entry)]
+        case _:
+            fold_progress(status)
+    return None
+
+
+def fold_progress(status: Status) -> None:
+    """Any entry of the guest's own after an error: the next attempt is under way."""
+    if status.state == "retrying":
+        status.state = "running"
+
+
+def request_digest(function: str, arguments: Raw) -> bytes:
+    """16 bytes that name a function and its canonical arguments."""
+    return blake2b(function.encode() + b"\0" + bytes(arguments), digest_size=16).digest()
+
+
+def fold_create(status: Status, entry: Create) -> None:
+    status.name = entry.name
+    status.component = entry.component
+    status.component_id = entry.component_id
+    status.revision = entry.revision
+    status.env = entry.env
+    status.limits = entry.limits
+    status.created_at = entry.at
+
+
+def fold_finished(status: Status, index: int, entry: InvocationFinished) -> Change | None:
+    current = status.current
+    outcome = entry.outcome
+    status.state = "idle"
+    status.retry_at = 0
+    if outcome.failure is not None:
+        status.state = "failed"
+        status.last_error = outcome.failure
+        status.failed_key = current.key if current is not None else ""
+    elif outcome.exit is not None:
+        status.state = "exited"
+        status.failed_key = current.key if current is not None else ""
+    else:
+        status.last_error = None
+    status.current = None
+    if current is None:
+        return None
+    current.finished_index = index
+    current.failed = outcome.failure is not None
+    current.exit_code = outcome.exit
+    return Change(current, queued=False)

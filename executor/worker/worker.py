@@ -1,0 +1,299 @@
+"""One worker: its durable queue, its keys, and whoever waits for an outcome.
+
+The worker is what outlives its instances. What it knows is the status folded from its oplog, the
+keys that wait, and the arguments of invocations that were accepted a moment ago. Running it is the
+invocation loop's part (`executor.worker.loop`).
+
+Threads: everything here is for the trio thread, but `append` and what the session's listener
+hears, which the writer's lock guards.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import trio
+
+from executor.durable.effects import EffectRunner
+from executor.errors import (
+    Busy,
+    InternalError,
+    KeyConflict,
+    PreviousFailed,
+    ShemError,
+    StoreError,
+    WorkerDeleted,
+)
+from executor.services.files import FileTree
+from executor.sources import Sources
+from executor.wasm.lane import Lane, Lanes
+from executor.worker.entries import WorkerEntries
+from executor.worker.revision import Revision, Revisions
+from executor.worker.rows import WorkerRows, read_queue, read_status
+from executor.worker.status import REFUSING, KeyState, Status, request_digest
+from oplog.engine import Row
+from oplog.entry import Create, Entry, PendingInvocation, Raw
+from oplog.errors import OplogBusyError, OplogError, OplogFullError
+from oplog.reader import Reader
+from oplog.store import Store, Writer
+
+OUTPUT_COMMIT_S: Final = 0.05
+"""A line of output asks for a commit within this time."""
+
+OnOutput = Callable[[str, str, bytes], None]
+"""`on_output(worker, level, text)`: committed output, on the trio thread."""
+
+
+class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
+    """What every worker of one executor shares."""
+
+    store: Store
+    reader: Reader
+    revisions: Revisions
+    lanes: Lanes
+    effects: EffectRunner
+    nursery: trio.Nursery
+    sources: Sources
+    files: Callable[[Revision, int], FileTree]
+    """A new tree with the revision's initial files, created at a time in ns."""
+    on_output: OnOutput
+    report: Callable[[str], None]
+    """Tells the operator something that belongs to no caller."""
+
+
+class Worker:
+    def __init__(self, services: WorkerServices, worker_id: bytes, status: Status) -> None:
+        self.services = services
+        self.id = worker_id
+        self.lane: Lane | None = None
+        self.entries = WorkerEntries(services.reader, worker_id)
+        self.deleted = False
+        self.trouble: ShemError | None = None
+        """Why the worker does not run although it has work: a divergence, or no room."""
+        self._news = trio.Event()
+        self._arguments: dict[str, tuple[str, Raw]] = {}
+        self._output: list[tuple[int, str, bytes]] = []
+        self._output_due = False
+        self._token = trio.lowlevel.current_trio_token()
+        self.rows: WorkerRows
+        self.writer: Writer
+        self._attach(status)
+
+    def _attach(self, status: Status) -> None:
+        """Takes up the committed state."""
+        engine = self.services.store.engine
+        queue = read_queue(engine, self.id) if status.last_index else []
+        self.rows = WorkerRows(self.id, status, queue)
+        self.writer = self.services.store.writer(self.id, status.last_index, self._take_rows)
+
+    @property
+    def name(self) -> str:
+        return self.status.name
+
+    @property
+    def status(self) -> Status:
+        return self.rows.status
+
+    def _take_rows(self) -> Sequence[Row]:
+        """At each commit, under the worker's lock: nothing else is in flight."""
+        writer = self.writer
+        self.rows.absorb(writer.last_index)
+        self.status.bytes += writer.buffered_bytes
+        return self.rows.take(writer.committed_index)
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> int:
+        """Orders an entry that the status folds. Not durable."""
+        writer = self.writer
+        with writer.lock:
+            index = writer.append(entry)
+            self.rows.absorb(index - 1)
+            self.rows.apply(index, entry)
+            return index
+
+    async def commit(self) -> None:
+        """Everything appended so far is durable on return. Raises: StoreError."""
+        done = trio.Event()
+        errors: list[OplogError] = []
+
+        def committed(error: OplogError | None) -> None:
+            if error is not None:
+                errors.append(error)
+            self._token.run_sync_soon(done.set)
+
+        self.writer.commit(committed)
+        await done.wait()
+        if errors:
+            raise store_error(errors[0], self.name) from errors[0]
+
+    def create(self, entry: Create) -> None:
+        """The first entry of a new worker."""
+        self.append(entry)
+
+    # -- accepting ---------------------------------------------------------------------------
+
+    def accept(self, key: str, function: str, arguments: Raw) -> bool:
+        """Takes an invocation into the queue; False if the key was known already.
+
+        One step under the worker's lock. `function` and `arguments` are canonical. Not durable on
+        return: `commit`, or wait for the outcome. Raises: KeyConflict, PreviousFailed, Busy,
+        WorkerDeleted, StoreError; then nothing is recorded.
+        """
+        engine = self.services.store.engine
+        with self.writer.lock:
+            if self.deleted:
+                raise WorkerDeleted("the worker was deleted", where=self.name)
+            known = self.rows.key_state(engine, key)
+            if known is not None:
+                if known.digest != request_digest(function, arguments):
+                    raise KeyConflict(
+                        f"key {key!r} was used for {known.function} with other arguments"
+                        if known.function == function
+                        else f"key {key!r} was used for {known.function}, not for {function}",
+                        where=self.name,
+                        hint="use a new key for a new request",
+                    )
+                return False
+            if self.status.state in REFUSING:
+                raise self.previous_failed()
+            if isinstance(self.trouble, StoreError):
+                raise self.trouble
+            if self.writer.full:
+                raise Busy(
+                    "the worker has 16 MiB of entries that are not committed yet",
+                    where=self.name,
+                    hint="try again in a moment",
+                )
+            self._append_pending(key, function, arguments)
+        self._arguments[key] = function, arguments
+        return True
+
+    def _append_pending(self, key: str, function: str, arguments: Raw) -> None:
+        at = self.services.sources.wall_ns()
+        try:
+            self.append(PendingInvocation(at=at, key=key, function=function, arguments=arguments))
+        except OplogError as error:
+            raise store_error(error, self.name) from error
+
+    def next_key(self) -> str | None:
+        """The key that waits longest."""
+        return next(iter(self.rows.queue), None)
+
+    def pending(self, key: str) -> tuple[str, Raw]:
+        """Function and arguments of a key that waits."""
+        held = self._arguments.pop(key, None)
+        if held is not None:
+            return held
+        entry = self.entries.one(self.rows.queue[key])
+        if not isinstance(entry, PendingInvocation):
+            raise InternalError(f"{self.name}: the pending entry of key {key!r} is missing")
+        return entry.function, entry.arguments
+
+    def key_state(self, key: str) -> KeyState | None:
+        with self.writer.lock:
+            return self.rows.key_state(self.services.store.engine, key)
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    async def wait(self, key: str) -> KeyState:
+        """Waits until the outcome of `key` is committed. The key must be known.
+
+        Raises: PreviousFailed, WorkerDeleted, or whatever keeps the worker from running.
+        """
+        while True:
+            state = self.key_state(key)
+            if state is None:
+                raise InternalError(f"{self.name}: nobody accepted key {key!r}")
+            if state.finished_index and state.finished_index <= self.writer.committed_index:
+                return state
+            if self.deleted:
+                raise WorkerDeleted(
+                    "the worker was deleted while its caller waited", where=self.name
+                )
+            if self.trouble is not None:
+                raise self.trouble
+            if self.status.state in REFUSING and not state.finished_index:
+                raise self.previous_failed()
+            await self._news.wait()
+
+    async def wait_news(self) -> None:
+        """Waits for the next `notify`."""
+        await self._news.wait()
+
+    def notify(self) -> None:
+        """Something changed that a waiter may wait for."""
+        news, self._news = self._news, trio.Event()
+        news.set()
+
+    def previous_failed(self) -> PreviousFailed:
+        """Why this worker takes and runs nothing more."""
+        error = self.status.last_error
+        if self.status.state == "exited":
+            return PreviousFailed(
+                "the worker exited in an earlier invocation",
+                where=self.name,
+                hint="delete it, or use another worker",
+            )
+        return PreviousFailed(
+            f"an earlier invocation failed: {error.message if error else 'no text'}",
+            where=self.name,
+            hint="delete the worker, or use another",
+        )
+
+    # -- what the session tells ----------------------------------------------------------------
+
+    def on_output(self, level: str, text: bytes) -> None:
+        """On the lane: a line of output was appended."""
+        current = self.status.current
+        if current is not None:
+            current.logs = True
+        self._output.append((self.writer.last_index, level, text))
+        if not self._output_due:
+            self._output_due = True
+            self._token.run_sync_soon(self.services.nursery.start_soon, self._commit_output)
+
+    async def _commit_output(self) -> None:
+        await trio.sleep(OUTPUT_COMMIT_S)
+        self._output_due = False
+        try:
+            await self.commit()
+        except StoreError:
+            return  # the loop's own commit meets the same error and holds the worker
+        self.deliver_output()
+
+    def deliver_output(self) -> None:
+        """Hands committed output to whoever listens, in order."""
+        committed = self.writer.committed_index
+        ready = [line for line in self._output if line[0] <= committed]
+        self._output = self._output[len(ready) :]
+        for _, level, text in ready:
+            self.services.on_output(self.name, level, text)
+
+    # -- losing and regaining the store ---------------------------------------------------------
+
+    def reload(self) -> None:
+        """Forgets everything that is not committed and takes up what is."""
+        self.writer.discard()
+        status = read_status(self.services.store.engine, self.id)
+        self._output = []
+        self._arguments = {}
+        if status is None:
+            self.deleted = True
+        else:
+            self._attach(status)
+        self.trouble = None
+
+
+def store_error(error: OplogError, where: str) -> StoreError:
+    """The executor's word for a refusal of the store."""
+    if isinstance(error, OplogFullError):
+        return StoreError(
+            f"no room to commit: {error}",
+            kind="disk-full",
+            where=where,
+            hint="make space; what was accepted continues then",
+        )
+    if isinstance(error, OplogBusyError):
+        return StoreError(str(error), kind="busy", where=where)
+    return StoreError(str(error), where=where)

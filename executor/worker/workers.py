@@ -1,0 +1,172 @@
+"""The workers of one executor: found by name, created, taken up, deleted.
+
+Only workers that somebody named or that have work are in memory; everything else is a row.
+"""
+
+import os
+from collections.abc import Mapping
+
+import trio
+
+from executor.deployment import submit
+from executor.errors import AlreadyExists, StoreError
+from executor.records import Done
+from executor.services.components import read_component, read_revision
+from executor.wasm.types import FuncType
+from executor.worker.loop import InvocationLoop
+from executor.worker.reader import StoreReader, worker_parts
+from executor.worker.rows import delete_rows, read_status, read_worker_id
+from executor.worker.signatures import export_types
+from executor.worker.status import Status
+from executor.worker.worker import Worker, WorkerServices, store_error
+from oplog.engine import Batch
+from oplog.entry import Create
+from oplog.errors import OplogError
+
+WORKER_ID_BYTES = 16
+
+
+class Workers:
+    """All methods are for the trio thread."""
+
+    def __init__(self, services: WorkerServices, reader: StoreReader) -> None:
+        self._services = services
+        self._reader = reader
+        self._loops: dict[str, InvocationLoop] = {}
+
+    def exports(self, name: str) -> Mapping[str, FuncType]:
+        """The exported functions of the worker's revision, the latest one if it is a new worker.
+
+        Raises: UsageError, ComponentNotFound.
+        """
+        component, _ = worker_parts(name)
+        engine = self._services.store.engine
+        loop = self._loops.get(name)
+        if loop is not None:
+            status: Status | None = loop.worker.status
+        else:
+            worker_id = read_worker_id(engine, name)
+            status = None if worker_id is None else read_status(engine, worker_id)
+        known = status or read_component(engine, component)
+        revision = known.revision
+        return export_types(read_revision(engine, component, revision).exports)
+
+    async def named(self, name: str, env: dict[str, str] | None) -> InvocationLoop:
+        """The worker of that name, created if there is none (durable with its first commit).
+
+        Raises: AlreadyExists if it exists with another environment, ComponentNotFound.
+        """
+        loop = self._known(name)
+        if loop is None:
+            return self._create(name, env or {})
+        if env is not None and env != loop.worker.status.env:
+            raise AlreadyExists(
+                "the worker exists with another environment",
+                where=name,
+                hint="a worker keeps the environment it was created with; use another name",
+            )
+        return loop
+
+    async def loop(self, name: str) -> InvocationLoop:
+        """Raises: WorkerNotFound."""
+        loop = self._known(name)
+        if loop is None:
+            self._reader.worker_id(name)
+            raise AssertionError(name)
+        return loop
+
+    async def existing(self, name: str) -> Worker:
+        """Raises: WorkerNotFound."""
+        loop = await self.loop(name)
+        loop.start()
+        return loop.worker
+
+    def is_loaded(self, name: str) -> bool:
+        loop = self._loops.get(name)
+        return loop is not None and loop.loaded
+
+    def _known(self, name: str) -> InvocationLoop | None:
+        loop = self._loops.get(name)
+        if loop is not None and not loop.worker.deleted:
+            return loop
+        engine = self._services.store.engine
+        worker_id = read_worker_id(engine, name)
+        status = None if worker_id is None else read_status(engine, worker_id)
+        if worker_id is None or status is None:
+            return None
+        return self._hold(Worker(self._services, worker_id, status))
+
+    def _create(self, name: str, env: dict[str, str]) -> InvocationLoop:
+        engine = self._services.store.engine
+        component = read_component(engine, worker_parts(name)[0])
+        revision = read_revision(engine, component.component, component.revision)
+        worker = Worker(self._services, os.urandom(WORKER_ID_BYTES), Status(name=name))
+        create = Create(
+            at=self._services.sources.wall_ns(),
+            name=name,
+            component=component.component,
+            component_id=component.id,
+            revision=component.revision,
+            env=env,
+            limits=revision.limits,
+        )
+        try:
+            worker.create(create)
+        except OplogError as error:
+            raise store_error(error, name) from error
+        return self._hold(worker)
+
+    def _hold(self, worker: Worker) -> InvocationLoop:
+        loop = InvocationLoop(worker)
+        self._loops[worker.name] = loop
+        return loop
+
+    # -- all of them ---------------------------------------------------------------------------
+
+    def take_up_all(self) -> None:
+        """Starts every worker with pending work, from the index; a bad one is reported."""
+        engine = self._services.store.engine
+        after: bytes | None = None
+        while page := engine.read_rows("worker_index", prefix=b"w", after=after, limit=1_000):
+            for key, _ in page:
+                self._take_up(key[1:])
+            after = page[-1][0]
+
+    def _take_up(self, worker_id: bytes) -> None:
+        status = read_status(self._services.store.engine, worker_id)
+        if status is None:
+            return
+        loop = self._known(status.name)
+        if loop is not None:
+            loop.start()
+
+    async def wait_idle(self) -> None:
+        """Returns when no worker has anything to run now."""
+        while busy := [loop for loop in self._loops.values() if loop.has_work()]:
+            await busy[0].worker.wait_news()
+
+    async def delete(self, name: str) -> Done:
+        """Interrupts and removes a worker. Durable on return. Raises: WorkerNotFound."""
+        loop = await self.loop(name)
+        worker = loop.worker
+        with worker.writer.lock:
+            worker.deleted = True
+        await loop.stop(writes_awaited_s=0)
+        engine = self._services.store.engine
+        committed = read_status(engine, worker.id)
+        if committed is not None:
+            rows = await trio.to_thread.run_sync(delete_rows, engine, worker.id, committed)
+            batch = Batch(rows=tuple(rows), deletes=(worker.id,))
+            try:
+                await submit(self._services.store, batch, name)
+            except StoreError:
+                worker.deleted = False
+                raise
+        self._loops.pop(name, None)
+        worker.notify()
+        return Done(worker=name, done=True, status="deleted")
+
+    async def close(self) -> None:
+        """Loses every instance, as in a crash, but commits what is buffered."""
+        for loop in list(self._loops.values()):
+            await loop.stop(writes_awaited_s=0)

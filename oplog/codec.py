@@ -1,0 +1,57 @@
+"""Entries and values as MessagePack. Pure: no I/O, no state.
+
+Every function may be called on any thread and does not block. What is decoded refers to the bytes
+it was decoded from (raw fields are views of them), so it keeps them alive.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from oplog.entry import Entry, Raw
+from oplog.errors import OplogCorruptError
+
+encode_entry: Final[Callable[[Entry], bytes]] = msgspec.msgpack.Encoder().encode
+"""The bytes of an entry: one map, key `t` its tag, defaults left out.
+
+Bound to the encoder itself, since every durable call comes through here twice.
+"""
+
+encode_value: Final[Callable[[object], bytes]] = msgspec.msgpack.Encoder(
+    order="deterministic"
+).encode
+"""The bytes of a plain value. The same value has the same bytes: maps are sorted by key, integers
+and floats stay apart, and so do `1` and `True`, `0.0` and `-0.0`. Not-a-number keeps its bits."""
+
+_decode_entry = msgspec.msgpack.Decoder(Entry).decode
+
+
+def _refuse_extension(code: int, _content: memoryview) -> object:
+    raise OplogCorruptError(
+        f"a value holds the MessagePack extension {code}: if it is a reference to a payload,"
+        " resolve it before decoding"
+    )
+
+
+_decode_value = msgspec.msgpack.Decoder(ext_hook=_refuse_extension).decode
+
+
+def decode_entry(raw: bytes) -> Entry:
+    """Raises: OplogCorruptError for anything that is not exactly one entry of a known kind."""
+    try:
+        return _decode_entry(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise OplogCorruptError(f"not an entry ({len(raw)} bytes): {error}") from error
+
+
+def decode_value(raw: bytes | Raw) -> object:
+    """A plain value: None, bool, int, float, str, bytes, list, dict.
+
+    Raises: OplogCorruptError for anything that is not exactly one such value, and for a reference
+    to a payload (`Store.resolve` gives what it refers to).
+    """
+    try:
+        return _decode_value(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise OplogCorruptError(f"not a value ({len(raw)} bytes): {error}") from error

@@ -1,0 +1,272 @@
+"""Every entry of a worker's oplog.
+
+An oplog is a dense sequence of entries, indexed from 1. An entry is either *positional* (replay
+consumes it in order) or a *hint* (the cursor skips it; it satisfies no claim). The bytes of an
+entry are one MessagePack map whose key `t` holds the tag below and whose absent fields have their
+defaults. Rules that are never broken: a tag never changes meaning and is never used again, a field
+is only ever added (with a default), and the golden bytes under `tests/unit/oplog/golden` are never
+regenerated.
+
+`at` is wall time in nanoseconds since the Unix epoch. `request`, `response`, `arguments` and
+`result` hold a value of the guest as raw MessagePack, self-describing: a variant is `{case: v}` or
+its bare case, a result `{"ok": v}` or `{"err": e}`, bytes are bin.
+"""
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+Raw: TypeAlias = msgspec.Raw
+EMPTY_ARRAY: Final = msgspec.Raw(b"\x90")
+ABSENT: Final = msgspec.Raw(b"")
+"""A raw field that is not there; compared by identity, omitted when encoded."""
+
+TAGS: Final[dict[str, str]] = {
+    # positional
+    "create": "C",
+    "start": "s",
+    "end": "e",
+    "cancelled": "x",
+    "invocation-started": "I",
+    "invocation-finished": "F",
+    "no-op": "n",
+    "jump": "j",
+    "begin-atomic-region": "a",
+    "end-atomic-region": "b",
+    "set-retry-policy": "rp",
+    "remove-retry-policy": "rr",
+    "set-persistence-level": "pl",
+    "set-idempotence-mode": "im",
+    "set-limits": "sl",
+    "span-started": "ss",
+    "span-finished": "sf",
+    "span-attribute": "sa",
+    "remote-transaction-begin": "tb",
+    "remote-transaction-pre-commit": "tc",
+    "remote-transaction-pre-rollback": "tr",
+    "remote-transaction-committed": "td",
+    "remote-transaction-rolled-back": "tx",
+    # hints
+    "pending-invocation": "P",
+    "completion-delivered": "d",
+    "completion-discarded": "D",
+    "host-stream-frame": "f",
+    "stream-registered": "Sr",
+    "stream-items": "Si",
+    "stream-end": "Se",
+    "stream-cancel": "Sc",
+    "stream-session": "Ss",
+    "suspend": "su",
+    "interrupted": "in",
+    "resumed": "re",
+    "restart": "rs",
+    "exited": "ex",
+    "error": "er",
+    "log": "l",
+    "decision": "de",
+    "pending-update": "pu",
+    "successful-update": "us",
+    "failed-update": "uf",
+    "snapshot": "sn",
+    "snapshot-rejected": "sj",
+    "revert": "rv",
+    "cancel-pending-invocation": "cp",
+    "create-resource": "rc",
+    "drop-resource": "rd",
+    "processor-checkpoint": "pc",
+}
+"""Kind to tag, of every kind there will ever be a need for; reserved once and for all."""
+
+
+class Region(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Indices first..last, both hidden."""
+
+    first: int
+    last: int
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Where a forked worker was cut."""
+
+    worker_id: bytes
+    cut: int
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Why an invocation failed: a `kind` of the error list, and the sentence."""
+
+    kind: str
+    message: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Exactly one of the three is set. A returned `err(…)` is a `result`."""
+
+    result: Raw = ABSENT
+    failure: Failure | None = None
+    exit: int | None = None
+
+
+class Recorded(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"
+):
+    """What every entry has."""
+
+    at: int
+
+
+class Create(Recorded, frozen=True, kw_only=True, tag=TAGS["create"]):
+    name: str
+    """The worker's name, `component/name`, so that every index row can be built from the oplog."""
+    component: str
+    component_id: str = ""
+    revision: int = 0
+    env: dict[str, str] = {}
+    """The worker's own environment, without the component's."""
+    args: tuple[str, ...] = ()
+    config: dict[str, str] = {}
+    limits: dict[str, int] = {}
+    """Limits in force, by name and in their unit: `memory_bytes`."""
+    flags: tuple[str, ...] = ()
+    """Names of replay behaviours that differ from the first format."""
+    parent: Parent | None = None
+
+
+class Start(Recorded, frozen=True, kw_only=True, tag=TAGS["start"]):
+    function: str
+    """`wasi:clocks/wall-clock.now`: interface without version, a dot, the function."""
+    function_type: str
+    request: Raw = ABSENT
+    """The arguments as one array; absent for a scope."""
+    parent_start: int | None = None
+
+
+class End(Recorded, frozen=True, kw_only=True, tag=TAGS["end"]):
+    start_index: int
+    response: Raw = ABSENT
+
+
+class Cancelled(Recorded, frozen=True, kw_only=True, tag=TAGS["cancelled"]):
+    start_index: int
+    partial: Raw = ABSENT
+
+
+class InvocationStarted(Recorded, frozen=True, kw_only=True, tag=TAGS["invocation-started"]):
+    key: str
+    function: str
+    """`pkg:name/api.{add}`, or the bare name of a function of the component itself."""
+    arguments: Raw = EMPTY_ARRAY
+    context: dict[str, str] | None = None
+
+
+class InvocationFinished(Recorded, frozen=True, kw_only=True, tag=TAGS["invocation-finished"]):
+    outcome: Outcome
+
+
+class NoOp(Recorded, frozen=True, kw_only=True, tag=TAGS["no-op"]):
+    pass
+
+
+class Jump(Recorded, frozen=True, kw_only=True, tag=TAGS["jump"]):
+    region: Region
+    subtree: int | None = None
+    """If set, only this call and its descendants are hidden."""
+
+
+class BeginAtomicRegion(Recorded, frozen=True, kw_only=True, tag=TAGS["begin-atomic-region"]):
+    pass
+
+
+class EndAtomicRegion(Recorded, frozen=True, kw_only=True, tag=TAGS["end-atomic-region"]):
+    begin_index: int
+
+
+class PendingInvocation(Recorded, frozen=True, kw_only=True, tag=TAGS["pending-invocation"]):
+    key: str
+    function: str
+    arguments: Raw = EMPTY_ARRAY
+    origin: str | None = None
+    context: dict[str, str] | None = None
+
+
+class CompletionDelivered(Recorded, frozen=True, kw_only=True, tag=TAGS["completion-delivered"]):
+    start_index: int
+    missed_reads: int = 0
+
+
+class CompletionDiscarded(Recorded, frozen=True, kw_only=True, tag=TAGS["completion-discarded"]):
+    start_index: int
+
+
+class Exited(Recorded, frozen=True, kw_only=True, tag=TAGS["exited"]):
+    code: int = 0
+
+
+class Error(Recorded, frozen=True, kw_only=True, tag=TAGS["error"]):
+    retry_from: int
+    """Attempts are counted by this index."""
+    kind: str
+    details: str = ""
+    retry_at: int | None = None
+    """Wall time of the next attempt; absent if there is none."""
+
+
+class Log(Recorded, frozen=True, kw_only=True, tag=TAGS["log"]):
+    level: str
+    """`stdout`, `stderr`, or a level of wasi:logging."""
+    text: str = ""
+    octets: bytes | None = None
+    """What was written, where it is not UTF-8; `text` is then its lossy reading."""
+    context: str = ""
+
+
+class Decision(Recorded, frozen=True, kw_only=True, tag=TAGS["decision"]):
+    start_index: int
+    choice: str
+    value: Raw = ABSENT
+
+
+class Revert(Recorded, frozen=True, kw_only=True, tag=TAGS["revert"]):
+    region: Region
+
+
+Entry: TypeAlias = (
+    Create
+    | Start
+    | End
+    | Cancelled
+    | InvocationStarted
+    | InvocationFinished
+    | NoOp
+    | Jump
+    | BeginAtomicRegion
+    | EndAtomicRegion
+    | PendingInvocation
+    | CompletionDelivered
+    | CompletionDiscarded
+    | Exited
+    | Error
+    | Log
+    | Decision
+    | Revert
+)
+
+HINTS: Final[frozenset[type]] = frozenset(
+    {
+        PendingInvocation,
+        CompletionDelivered,
+        CompletionDiscarded,
+        Exited,
+        Error,
+        Log,
+        Decision,
+        Revert,
+    }
+)
+"""The kinds that the cursor skips and that satisfy no claim."""
+
+KIND_OF: Final[dict[type, str]] = {
+    struct: next(kind for kind, tag in TAGS.items() if tag == struct.__struct_config__.tag)
+    for struct in Entry.__args__
+}
+"""The kebab-case kind of each struct, as shown to people."""

@@ -1,0 +1,99 @@
+"""One process runs a store: an advisory lock on a file of its directory.
+
+The lock is the operating system's (`flock`), so it is gone the moment its process is, however that
+ended; the text in the file only says who holds it and may be that of a dead process. The file is
+never unlinked: two processes could then hold locks on two files of the same name.
+"""
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import Final, Self
+
+from oplog.errors import OplogBusyError, OplogError
+
+LOCK_NAME: Final = "executor.lock"
+
+
+class StoreLockedError(OplogBusyError):
+    """Another process runs the store."""
+
+    def __init__(self, message: str, process: str) -> None:
+        super().__init__(message)
+        self.process = process
+        """The holder: its process id and command, as far as they are known."""
+
+
+class StoreLock:
+    """Holds the lock from `take` to `release`, or to the end of the process."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def take(cls, directory: Path) -> Self:
+        """Does not wait.
+
+        Raises: StoreLockedError naming the holder; OplogError if the file cannot be made or the
+        file system has no locks.
+        """
+        path = directory / LOCK_NAME
+        while True:
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise OplogError(
+                    f"cannot open the store at {directory}: {error.strerror} ({path.name}):"
+                    " its directory must exist and be writable"
+                ) from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_same_file(path, descriptor):
+                    _write_holder(descriptor)
+                    return cls(path, descriptor)
+            except BlockingIOError as error:
+                holder = _read_holder(descriptor)
+                os.close(descriptor)
+                raise StoreLockedError(
+                    f"the store at {directory} is in use by process {holder}:"
+                    " stop that process, or let it do this",
+                    holder,
+                ) from error
+            except OSError as error:
+                os.close(descriptor)
+                raise OplogError(
+                    f"cannot lock the store at {directory}: {error.strerror}:"
+                    " use a file system that has locks"
+                ) from error
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _is_same_file(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _write_holder(descriptor: int) -> None:
+    command = " ".join([Path(sys.argv[0]).name or "python", *sys.argv[1:]])
+    text = f"{os.getpid()} ({command})\n".encode(errors="replace")[:1024]
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text, 0)
+    except OSError:
+        # A full disk: the lock holds all the same, only its holder stays unnamed.
+        return
+
+
+def _read_holder(descriptor: int) -> str:
+    text = os.pread(descriptor, 1024, 0).decode(errors="replace").strip()
+    return text or "(unknown)"

@@ -1,0 +1,48 @@
+"""Entries as they were committed, decoded a page at a time.
+
+Any thread; blocks for as long as the disk does. Sees committed entries only, and no transaction
+stays open between pages, so a slow reader holds up nobody.
+"""
+
+from oplog.codec import decode_entry
+from oplog.engine import Engine
+from oplog.entry import Entry, Raw
+from oplog.errors import OplogCorruptError
+from oplog.payload import reference_digest
+
+
+def resolve(engine: Engine, raw: Raw) -> Raw:
+    """What a raw field holds: the content of a reference, or `raw` itself.
+
+    Raises: OplogCorruptError if the content is gone or damaged.
+    """
+    digest = reference_digest(raw)
+    return raw if digest is None else Raw(engine.read_payload(digest))
+
+
+class Reader:
+    """Reads any worker's oplog through one engine, which it does not own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def read(self, worker_id: bytes, first: int, limit: int) -> list[tuple[int, Entry]]:
+        """Up to `limit` consecutive entries from index `first` on; empty behind the last one.
+
+        Raises: OplogCorruptError naming the worker and the index that does not decode.
+        """
+        entries = self._engine.read_entries(worker_id, first, limit)
+        index = first
+        page: list[tuple[int, Entry]] = []
+        try:
+            for index, encoded in entries:
+                page.append((index, decode_entry(encoded)))
+        except OplogCorruptError as error:
+            raise OplogCorruptError(
+                f"worker {worker_id.hex()}: entry {index} is damaged: {error}"
+            ) from error
+        return page
+
+    def resolve(self, raw: Raw) -> Raw:
+        """As `resolve`."""
+        return resolve(self._engine, raw)

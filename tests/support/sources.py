@@ -1,0 +1,32 @@
+"""A world whose clocks stand still until a test, or a sleep, moves them."""
+
+import random
+
+from executor.sources import Sources
+
+
+class FakeSources(Sources):
+    """Readings are attributes; a sleep moves both clocks to its deadline at once."""
+
+    def __init__(self, *, wall_ns=1_700_000_000_000_000_000, monotonic_ns=5_000, seed=0):
+        self.wall = wall_ns
+        self.monotonic = monotonic_ns
+        self.random = random.Random(seed)
+        self.slept_until = []
+
+    def wall_ns(self):
+        return self.wall
+
+    def monotonic_ns(self):
+        return self.monotonic
+
+    def random_bytes(self, count):
+        return self.random.randbytes(count)
+
+    async def sleep_until(self, monotonic_ns):
+        self.slept_until.append(monotonic_ns)
+        self.advance(max(0, monotonic_ns - self.monotonic))
+
+    def advance(self, duration_ns):
+        self.wall += duration_ns
+        self.monotonic += duration_ns

@@ -1,0 +1,172 @@
+import json
+
+import pytest
+
+from executor.cli import command_line
+from executor.cli.app import shem as shem_group
+from executor.cli.output import EXIT_CODES, exit_code, leaf_error
+from executor.errors import ComponentRejected, InternalError, StoreError, UsageError
+from oplog.errors import OplogBusyError, OplogFullError
+
+KINDS = """usage, bad-arguments, component-rejected, unknown-component, unknown-worker,
+unknown-function, unknown-key, key-conflict, exists, busy, uncertain, guest-trap, guest-error,
+guest-exit, previous-failed, deleted, interrupted, cancelled, limit, divergence, disk-full,
+store-corrupt, store-format, store-error, host-binding, internal"""
+
+COMMANDS = (
+    """deploy components component invoke oplog workers worker crash replay delete run demo"""
+)
+
+
+def test_every_kind_of_error_has_its_exit_code():
+    assert set(EXIT_CODES) == {kind.strip() for kind in KINDS.split(",")}
+    assert [exit_code(kind) for kind in ("usage", "unknown-key", "busy", "internal")] == [
+        2,
+        3,
+        4,
+        5,
+    ]
+
+
+def test_help_lists_every_command_on_stdout(shem):
+    ran = shem("--help")
+    assert (ran.code, ran.stderr) == (0, "")
+    assert list(shem_group.commands) == COMMANDS.split()
+    for command in COMMANDS.split():
+        assert f"\n  {command} " in ran.stdout
+        assert shem(command, "-h").code == 0
+
+
+def test_no_command_at_all_is_bad_usage(shem):
+    ran = shem()
+    assert (ran.code, ran.stdout) == (2, "")
+    assert "Usage: shem" in ran.stderr
+
+
+def test_an_unknown_command_is_one_line(shem):
+    ran = shem("depoly")
+    assert (ran.code, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("shem: No such command 'depoly'")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_options_of_every_command_stand_before_or_after_its_name(shem, store, tmp_path, counter):
+    (tmp_path / "other").mkdir()
+    seen = []
+    store.open_reader = lambda path, original=store.open_reader: (
+        seen.append(path),
+        original(path),
+    )[1]
+    assert shem("--json", "--data", str(tmp_path / "other"), "components").json
+    assert shem("components", "--json", "--data", str(tmp_path / "other")).json
+    assert seen == [tmp_path / "other"] * 2
+
+
+def test_the_store_is_the_option_else_the_variable_else_the_folder(tmp_path, monkeypatch):
+    line = command_line.CommandLine()
+    monkeypatch.delenv("SHEM_DATA", raising=False)
+    assert str(line.store) == ".shem"
+    monkeypatch.setenv("SHEM_DATA", "/elsewhere")
+    assert str(line.store) == "/elsewhere"
+    line.data = "/named"
+    assert str(line.store) == "/named"
+
+
+def test_without_a_store_only_a_deployment_makes_one(shem, store, tmp_path):
+    missing = str(tmp_path / "missing")
+    for command in (
+        ("components",),
+        ("worker", "a/b"),
+        ("invoke", "a/b", "f"),
+        ("invoke", "a/b", "f", "--crash-at", "append:1"),
+        ("run",),
+        ("delete", "a/b"),
+    ):
+        ran = shem(*command, "--data", missing, "--json")
+        assert (ran.code, ran.stdout, ran.error["kind"]) == (5, "", "store-error")
+    assert store.opened == []
+    (tmp_path / "c.wasm").write_bytes(b"")
+    assert shem("deploy", "c.wasm", "--data", missing).code == 0
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "kind"),
+    [
+        (ValueError("odd"), 5, "internal"),
+        (InternalError("an invariant broke"), 5, "internal"),
+        (OplogBusyError("process 12 runs this store"), 4, "busy"),
+        (OplogFullError("no room"), 5, "disk-full"),
+        (StoreError("format 7", kind="store-format"), 5, "store-format"),
+    ],
+)
+def test_any_error_is_one_line_and_never_a_traceback(shem, store, raised, code, kind):
+    def fail(_path):
+        raise raised
+
+    store.open_reader = fail
+    ran = shem("components")
+    assert (ran.code, ran.stdout) == (code, "")
+    assert ran.stderr.startswith("shem: ")
+    assert ran.stderr.count("\n") == 1
+    assert shem("components", "--json").error["kind"] == kind
+
+
+def test_debug_shows_the_traceback_before_the_line(shem, store):
+    def fail(_path):
+        raise ValueError("odd")
+
+    store.open_reader = fail
+    ran = shem("components", "--debug")
+    assert "Traceback (most recent call last)" in ran.stderr
+    assert ran.stderr.splitlines()[-1].startswith("shem: ValueError: odd: ")
+
+
+def test_a_rejected_component_lists_every_import_in_one_line(shem, store, tmp_path):
+    (tmp_path / "c.wasm").write_bytes(b"\0asm")
+    store.refusal = ComponentRejected(
+        "2 imports are missing", hint="bind them with --host", imports=("a:b/c.{d}", "e:f/g.{h}")
+    )
+    ran = shem("deploy", "c.wasm")
+    assert ran == (
+        2,
+        "",
+        "shem: 2 imports are missing; a:b/c.{d}; e:f/g.{h}: c.wasm: bind them with --host\n",
+    )
+    assert shem("deploy", "c.wasm", "--json").error == {
+        "kind": "component-rejected",
+        "message": "2 imports are missing\na:b/c.{d}\ne:f/g.{h}",
+        "where": "c.wasm",
+        "hint": "bind them with --host",
+    }
+
+
+def test_of_a_group_of_errors_the_one_that_counts_is_told():
+    refusal = UsageError("no")
+    group = ExceptionGroup("", [ValueError("x"), ExceptionGroup("", [refusal])])
+    assert leaf_error(group) is refusal
+    interrupt = KeyboardInterrupt()
+    assert leaf_error(BaseExceptionGroup("", [refusal, interrupt])) is interrupt
+
+
+def test_output_without_a_reader_ends_quietly(shem, store, monkeypatch, counter):
+    def gone(_line):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("executor.cli.deploy.write_line", gone)
+    monkeypatch.setattr("executor.cli.app.discard_stdout", lambda: None)
+    assert shem("components") == (0, "", "")
+
+
+def test_the_version_is_told(shem):
+    ran = shem("--version")
+    assert ran.code == 0
+    assert ran.stdout.startswith("shem, version ")
+
+
+def test_json_lines_are_utf8_in_any_locale(shem, store, counter):
+    store.components["zähler"] = type(counter)(
+        **{**{f: getattr(counter, f) for f in counter.__struct_fields__}, "component": "zähler"}
+    )
+    ran = shem("components", "--json")
+    assert "zähler" in ran.stdout
+    assert len(json.loads(ran.stdout)) == 2

@@ -1,0 +1,210 @@
+import pytest
+
+from executor.cli.output import table
+from executor.records import DivergenceRecord, InitialFile, Rebuild
+from tests.unit.cli.conftest import AT_TEXT
+
+ID = "8d2f9c1e-0000-4000-8000-000000000001"
+
+
+def test_deploy_hands_over_every_option_and_prints_the_exports(shem, store, tmp_path):
+    (tmp_path / "counter.wasm").write_bytes(b"\0asm")
+    (tmp_path / "rates.csv").write_bytes(b"a,b")
+    ran = shem(
+        "deploy", "counter.wasm", "--env", "A=1", "--env", "B=", "--file", "rates.csv:/etc/rates",
+        "--file", "rates.csv:/tmp/r:rw", "--host", "bank:api", "--limit", "memory=64MiB",
+    )  # fmt: skip
+    assert ran == (0, "counter revision 0\n  demo:counter/api.{add}: func(n: u32) -> u32\n", "")
+    [(_, wasm, options)] = store.calls
+    assert wasm == b"\0asm"
+    assert options == {
+        "name": "counter",
+        "env": {"A": "1", "B": ""},
+        "files": (
+            InitialFile(path="/etc/rates", content=b"a,b", writable=False),
+            InitialFile(path="/tmp/r", content=b"a,b", writable=True),
+        ),
+        "host": ("bank:api",),
+        "limits": {"memory_bytes": 64 << 20},
+    }
+
+
+def test_deploy_as_json(shem, tmp_path):
+    (tmp_path / "counter.wasm").write_bytes(b"")
+    assert shem("deploy", "counter.wasm", "--name", "c", "--json").json == {
+        "component": "c",
+        "id": ID,
+        "revision": 0,
+        "digest": "ab" * 32,
+        "imports": ["wasi:clocks/wall-clock@0.2.0"],
+        "exports": ["demo:counter/api.{add}: func(n: u32) -> u32"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("nothing.wasm",), "nothing.wasm: No such file or directory"),
+        (("c.wasm", "--limit", "memory=lots"), "'lots' is not a size"),
+        (("c.wasm", "--limit", "speed=1"), "'speed' is not a limit"),
+        (("c.wasm", "--file", "c.wasm:relative"), "is not SRC:DST[:ro|rw]"),
+        (("c.wasm", "--file", "missing:/x"), "missing: No such file"),
+        (("c.wasm", "--env", "=x"), "is not of the form K=V"),
+    ],
+)
+def test_bad_input_of_deploy_is_a_usage_error(shem, store, tmp_path, options, says):
+    (tmp_path / "c.wasm").write_bytes(b"")
+    ran = shem("deploy", *options)
+    assert (ran.code, ran.stdout) == (2, "")
+    assert says in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert store.calls == []
+
+
+def test_components_are_a_table_or_a_list(shem, counter, alice):
+    assert shem("components").stdout.splitlines() == [
+        "COMPONENT  REVISION  WORKERS  ID",
+        f"counter           0        1  {ID}",
+    ]
+    assert shem("components", "--json").json == [
+        {"component": "counter", "id": ID, "revision": 0, "workers": 1}
+    ]
+
+
+def test_an_empty_store_lists_nothing(shem):
+    assert shem("components") == (0, "", "")
+    assert shem("components", "--json").json == []
+    assert shem("workers") == (0, "", "")
+    assert shem("workers", "--json").json == {"workers": [], "cursor": None}
+
+
+def test_one_component_in_full(shem, counter):
+    assert shem("component", "counter", "--json").json == {
+        "component": "counter",
+        "id": ID,
+        "revisions": [{"revision": 0, "digest": "ab" * 32, "bytes": 1234, "deployed_at": AT_TEXT}],
+        "imports": ["wasi:clocks/wall-clock@0.2.0"],
+        "exports": ["demo:counter/api.{add}: func(n: u32) -> u32"],
+    }
+    assert "demo:counter/api.{add}: func(n: u32) -> u32" in shem("component", "counter").stdout
+
+
+def test_what_is_not_there_is_exit_3(shem):
+    assert shem("component", "none", "--json").error["kind"] == "unknown-component"
+    for command in ("worker", "oplog", "crash", "replay", "delete"):
+        ran = shem(command, "no/body", "--json")
+        assert (ran.code, ran.stdout, ran.error["kind"]) == (3, "", "unknown-worker")
+
+
+def test_workers_are_filtered_and_paged(shem, store, alice):
+    ran = shem("workers", "counter", "--status", "idle", "--limit", "5", "--cursor", "c", "--json")
+    assert store.calls == [("workers", "counter", "idle", 5, "c")]
+    assert ran.json == {
+        "workers": [
+            {
+                "worker": "counter/alice",
+                "component": "counter",
+                "revision": 0,
+                "status": "idle",
+                "pending": 0,
+                "entries": 0,
+                "created_at": AT_TEXT,
+                "last_error": None,
+            }
+        ],
+        "cursor": None,
+    }
+    assert "counter/alice  idle" in shem("workers").stdout
+    assert shem("workers", "--status", "asleep").code == 2
+
+
+def test_one_worker_in_full(shem, alice):
+    assert shem("worker", "counter/alice", "--json").json == {
+        "worker": "counter/alice",
+        "id": "00112233445566778899aabbccddeeff",
+        "component": "counter",
+        "revision": 0,
+        "status": "idle",
+        "env": {"COLOUR": "blue"},
+        "pending": [],
+        "current_key": None,
+        "entries": 7,
+        "bytes": 812,
+        "retries": 0,
+        "last_error": None,
+        "created_at": AT_TEXT,
+        "loaded": False,
+    }
+    assert "env          COLOUR=blue" in shem("worker", "counter/alice").stdout.splitlines()
+
+
+def test_crash_and_replay_report_the_rebuild(shem, store, alice):
+    store.rebuild = Rebuild(
+        worker="counter/alice", entries=7, replayed=7, ms=1.23456, divergence=None
+    )
+    assert shem("crash", "counter/alice", "--json").json == {
+        "worker": "counter/alice",
+        "entries": 7,
+        "replayed": 7,
+        "ms": 1.235,
+        "divergence": None,
+    }
+    assert shem("replay", "counter/alice", "--to", "4") == (
+        0,
+        "counter/alice: 7 of 7 entries replayed in 1.2 ms, no divergence\n",
+        "",
+    )
+    assert store.calls == [("crash", "counter/alice"), ("replay", "counter/alice", 4)]
+
+
+def test_a_rebuild_that_stops_at_a_failure_says_so(shem, store, alice):
+    store.rebuild = Rebuild(
+        worker="counter/alice", entries=9, replayed=5, ms=1, divergence=None, stopped_at="k3 failed"
+    )
+    assert shem("replay", "counter/alice", "--json").json["stopped_at"] == "k3 failed"
+    assert shem("replay", "counter/alice").stdout.endswith("no divergence, stopped: k3 failed\n")
+
+
+def test_a_divergence_is_reported_and_exit_5(shem, store, alice):
+    store.rebuild = Rebuild(
+        worker="counter/alice",
+        entries=7,
+        replayed=3,
+        ms=1,
+        divergence=DivergenceRecord(index=4, recorded="now", requested="random"),
+    )
+    ran = shem("replay", "counter/alice", "--json")
+    assert (ran.code, ran.stderr) == (5, "")
+    assert ran.json["divergence"] == {"index": 4, "recorded": "now", "requested": "random"}
+    ran = shem("crash", "counter/alice")
+    assert ran.code == 5
+    assert "diverged" in ran.stdout
+    assert ran.stderr.startswith("shem: replay diverged at entry 4: recorded now, requested random")
+
+
+def test_delete_says_what_was_done(shem, store, alice):
+    assert shem("delete", "counter/alice", "--json").json == {
+        "worker": "counter/alice",
+        "done": True,
+        "status": "deleted",
+    }
+    assert shem("delete", "counter/alice") == (0, "counter/alice: deleted\n", "")
+
+
+def test_run_takes_up_all_workers_and_the_others_only_those_they_name(
+    shem, store, alice, capfdbinary
+):
+    assert shem("run", "--until-idle") == (0, "", "")
+    assert store.calls == [("run", True)]
+    shem("delete", "counter/alice")
+    assert [options.get("recover") for _, options in store.opened] == ["all", None]
+    store.opened[0][1]["options"].report("a/b: diverged\nat 7")
+    assert capfdbinary.readouterr().err == b"shem: a/b: diverged; at 7\n"
+
+
+def test_columns_of_a_table_are_aligned_by_their_width_on_a_terminal():
+    assert table([("NAME", "N"), ("日本", 5), ("abc", 100)]) == [
+        "NAME    N",
+        "日本    5",
+        "abc   100",
+    ]

@@ -1,0 +1,206 @@
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from oplog.codec import encode_entry
+from oplog.engine import Batch
+from oplog.entry import Log, NoOp
+from oplog.errors import (
+    FencedError,
+    OplogBusyError,
+    OplogCorruptError,
+    OplogError,
+    OplogFormatError,
+)
+from oplog.lmdb_engine import FORMAT, LmdbEngine
+from oplog.lock import LOCK_NAME
+from oplog.store import Store
+from tests.support.children import run_python, start_python
+from tests.support.engines import Heard
+
+ENTRY = encode_entry(NoOp(at=1))
+A, B = b"a" * 16, b"b" * 16
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store"
+
+
+def log_of(size):
+    return encode_entry(Log(at=1, level="stdout", text="x" * size))
+
+
+def raw_environment(path):
+    """The file as LMDB sees it, past the engine."""
+    return lmdb.open(str(path), max_dbs=64, map_size=1 << 30)
+
+
+def test_each_opening_for_writing_takes_a_greater_epoch(path):
+    epochs = []
+    for _ in range(3):
+        engine = LmdbEngine.open(path)
+        epochs.append(engine.epoch)
+        engine.close()
+    assert epochs == [1, 2, 3]
+    reader = LmdbEngine.open(path, readonly=True)
+    assert reader.epoch == 3
+    reader.close()
+
+
+def test_a_store_of_another_format_is_refused_and_left_as_it_is(path):
+    LmdbEngine.open(path).close()
+    with raw_environment(path) as environment:
+        meta = environment.open_db(b"meta")
+        with environment.begin(write=True) as transaction:
+            assert transaction.get(b"format", db=meta) == b"%d" % FORMAT
+            transaction.put(b"format", b"7", db=meta)
+    before = (path / "data.mdb").read_bytes()
+    for readonly in (False, True):
+        with pytest.raises(OplogFormatError, match=f"format 7, this Shem reads {FORMAT}: upgrade"):
+            LmdbEngine.open(path, readonly=readonly)
+    assert (path / "data.mdb").read_bytes() == before
+
+
+def test_an_lmdb_file_of_somebody_else_is_refused_and_left_as_it_is(path):
+    path.mkdir()
+    with raw_environment(path) as environment, environment.begin(write=True) as transaction:
+        transaction.put(b"their", b"content")
+    before = (path / "data.mdb").read_bytes()
+    for readonly in (False, True):
+        with pytest.raises(OplogFormatError, match="not a store of Shem"):
+            LmdbEngine.open(path, readonly=readonly)
+    assert (path / "data.mdb").read_bytes() == before
+
+
+def test_a_file_that_is_not_lmdb_is_called_damaged(path):
+    path.mkdir()
+    (path / "data.mdb").write_bytes(b"not a database " * 1000)
+    for readonly in (False, True):
+        with pytest.raises(OplogCorruptError, match=r"data\.mdb is damaged"):
+            LmdbEngine.open(path, readonly=readonly)
+
+
+def test_a_refused_opening_gives_the_lock_back(path):
+    path.mkdir()
+    (path / "data.mdb").write_bytes(b"not a database " * 1000)
+    with pytest.raises(OplogCorruptError):
+        LmdbEngine.open(path)
+    (path / "data.mdb").unlink()
+    LmdbEngine.open(path).close()
+
+
+def test_a_creation_that_was_cut_short_is_completed_by_the_next_opening(path):
+    path.mkdir()
+    raw_environment(path).close()
+    with pytest.raises(OplogError, match="no store at"):
+        LmdbEngine.open(path, readonly=True)
+    LmdbEngine.open(path).close()
+    LmdbEngine.open(path, readonly=True).close()
+
+
+def test_opening_for_reading_creates_nothing(path):
+    with pytest.raises(OplogError, match=f"no store at {path}"):
+        LmdbEngine.open(path, readonly=True)
+    assert not path.exists()
+    path.mkdir()
+    with pytest.raises(OplogError, match="no store at"):
+        LmdbEngine.open(path, readonly=True)
+    assert list(path.iterdir()) == []
+
+
+def test_a_store_is_not_made_where_its_parent_is_missing(tmp_path):
+    with pytest.raises(OplogError, match=f"{tmp_path / 'unmounted'} does not exist"):
+        LmdbEngine.open(tmp_path / "unmounted" / "store")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_place_of_the_directory_is_a_clear_refusal(tmp_path):
+    (tmp_path / "file").write_text("")
+    for name in ("file", "file/store"):
+        with pytest.raises(OplogError, match=r"cannot make the store|does not exist"):
+            LmdbEngine.open(tmp_path / name)
+
+
+def test_a_directory_that_cannot_be_written_is_a_clear_refusal():
+    """The directory of this process in /proc stands for any that is there and read-only."""
+    with pytest.raises(OplogError, match="cannot open the store at /proc/self"):
+        LmdbEngine.open(Path("/proc/self"))
+
+
+def test_a_second_process_is_refused_by_name_and_a_killed_one_is_replaced(path):
+    child = start_python(
+        """
+        import sys
+        from pathlib import Path
+        from oplog.lmdb_engine import LmdbEngine
+        engine = LmdbEngine.open(Path(sys.argv[1]))
+        print(engine.epoch, flush=True)
+        sys.stdin.read()
+        """,
+        path,
+    )
+    assert child.stdout.readline() == "1\n"
+    with pytest.raises(OplogBusyError, match=f"in use by process {child.pid} "):
+        LmdbEngine.open(path)
+    child.kill()
+    child.communicate()
+    engine = LmdbEngine.open(path)
+    assert engine.epoch == 2
+    engine.close()
+
+
+def test_a_second_opening_in_one_process_is_refused(path):
+    engine = LmdbEngine.open(path)
+    for readonly in (False, True):
+        with pytest.raises(OplogBusyError):
+            LmdbEngine.open(path, readonly=readonly)
+    engine.close()
+
+
+def test_an_older_opening_is_fenced_and_writes_nothing(path):
+    engine = LmdbEngine.open(path)
+    assert engine.write([Batch(entries=[(A, 1, ENTRY)])]) == [None]
+    (path / LOCK_NAME).unlink()
+    run_python(
+        """
+        import sys
+        from pathlib import Path
+        from oplog.lmdb_engine import LmdbEngine
+        LmdbEngine.open(Path(sys.argv[1])).close()
+        """,
+        path,
+    )
+    with pytest.raises(FencedError, match="epoch 2, this is 1"):
+        engine.write([Batch(entries=[(A, 2, ENTRY)])])
+    with pytest.raises(FencedError):
+        engine.probe()
+    assert engine.last_index(A) == 1
+    engine.close()
+
+
+def test_a_fenced_store_is_closed_for_everybody(path, caplog):
+    store = Store(LmdbEngine.open(path))
+    (path / LOCK_NAME).unlink()
+    run_python(
+        "import sys; from pathlib import Path; from oplog.lmdb_engine import LmdbEngine\n"
+        "LmdbEngine.open(Path(sys.argv[1])).close()",
+        path,
+    )
+    writer = store.writer(A, 0)
+    writer.append(NoOp(at=1))
+    heard = Heard()
+    writer.commit(heard)
+    assert isinstance(heard.wait(), FencedError)
+    store.close()
+    assert isinstance(store.closed_by, FencedError)
+
+
+def test_an_engine_opened_for_reading_refuses_to_write(path):
+    LmdbEngine.open(path).close()
+    engine = LmdbEngine.open(path, readonly=True)
+    for call in (lambda: engine.write([Batch(entries=[(A, 1, ENTRY)])]), engine.probe):
+        with pytest.raises(OplogError, match="reading only"):
+            call()
+    engine.close()

@@ -1,0 +1,134 @@
+import os
+import time
+
+import pytest
+
+from oplog.entry import BeginAtomicRegion, Log, NoOp, Raw, Start
+from oplog.memory_engine import MemoryEngine
+from oplog.reader import Reader
+from oplog.store import Store
+from oplog.writer import ASK_ENTRIES, FULL_BYTES
+from tests.support.engines import DelegatingEngine, Heard, Hold
+
+ENTRY = NoOp(at=1)
+MIB = 1 << 20
+
+
+@pytest.fixture
+def engine():
+    return DelegatingEngine(MemoryEngine())
+
+
+@pytest.fixture
+def store(engine):
+    store = Store(engine)
+    yield store
+    store.close()
+
+
+def committed(writer):
+    heard = Heard()
+    writer.commit(heard)
+    return heard.wait()
+
+
+def log_of(size):
+    return Log(at=1, level="stdout", text="x" * size)
+
+
+def refuse_for(worker_id, error):
+    """A disk that has no room for one worker."""
+
+    def on_write(batches):
+        return [error if batch.entries[0][0] == worker_id else None for batch in batches]
+
+    return on_write
+
+
+def eventually(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_buffer_of_1024_entries_asks_for_its_commit(store):
+    writer = store.writer(os.urandom(16), 0)
+    for _ in range(ASK_ENTRIES - 1):
+        writer.append(ENTRY)
+    time.sleep(0.02)
+    assert writer.committed_index == 0
+    writer.append(ENTRY)
+    eventually(lambda: writer.committed_index == ASK_ENTRIES)
+    for _ in range(ASK_ENTRIES):
+        writer.append(ENTRY)
+    eventually(lambda: writer.committed_index == 2 * ASK_ENTRIES)
+
+
+def test_a_buffer_of_one_mebibyte_asks_for_its_commit(store):
+    writer = store.writer(os.urandom(16), 0)
+    for round_number in (1, 2):
+        for _ in range(21):
+            writer.append(log_of(50_000))
+        eventually(lambda wanted=21 * round_number: writer.committed_index == wanted)
+
+
+def test_payloads_count_towards_the_buffer(store):
+    writer = store.writer(os.urandom(16), 0)
+    content = Raw(b"\xc6" + MIB.to_bytes(4, "big") + bytes(MIB))
+    writer.append(Start(at=1, function="f", function_type="t", request=content))
+    eventually(lambda: writer.committed_index == 1)
+    (_, entry), *_ = Reader(store.engine).read(writer.worker_id, 1, 1)
+    assert len(entry.request) == 35
+    assert bytes(store.resolve(entry.request)) == bytes(content)
+    small = Raw(b"\x90")
+    assert store.resolve(small) is small
+
+
+def test_a_full_writer_is_drained_by_the_commit_in_flight_and_wakes_once(store, engine):
+    hold = engine.on_write = Hold()
+    writer = store.writer(os.urandom(16), 0)
+    while not writer.full:
+        writer.append(log_of(MIB))
+    assert writer.buffered_bytes >= FULL_BYTES
+    woken = Heard()
+    writer.on_drained(woken)
+    assert woken.calls == []
+    hold.go.set()
+    woken.wait()
+    assert woken.threads == ["oplog-committer"]
+    assert not writer.full
+    writer.append(ENTRY)
+    assert committed(writer) is None
+    assert len(woken.calls) == 1
+
+
+def test_a_writer_that_was_drained_before_it_was_asked_wakes_all_the_same(store):
+    writer = store.writer(os.urandom(16), 0)
+    woken = Heard()
+    writer.on_drained(woken)
+    woken.wait()
+
+
+def test_discarding_drops_what_is_not_in_flight(store, engine):
+    hold = engine.on_write = Hold()
+    writer = store.writer(os.urandom(16), 0)
+    first, same, lost = Heard(), Heard(), Heard()
+    writer.append(ENTRY)
+    writer.commit(first)
+    assert hold.entered.wait(30)
+    writer.commit(same)
+    writer.append(BeginAtomicRegion(at=2))
+    writer.append(Start(at=1, function="f", function_type="t", request=Raw(bytes(99_999))))
+    writer.commit(lost)
+    writer.discard()
+    assert writer.last_index == 1
+    hold.go.set()
+    assert first.wait() is None
+    assert same.wait() is None
+    assert "discarded" in str(lost.wait())
+    assert writer.failed is None
+    assert writer.buffered_bytes == 0
+    assert writer.append(ENTRY) == 2
+    assert committed(writer) is None
+    assert store.engine.last_index(writer.worker_id) == 2
