@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, Self, TypedDict, Unpack
 from uuid import uuid4
@@ -21,6 +22,7 @@ import trio
 
 from executor.deployment import DeployOptions, deploy
 from executor.durable.effects import Perform, TrioEffects, perform_effect
+from executor.durable.inbox import Bell, Inbox
 from executor.errors import (
     GuestError,
     GuestExit,
@@ -29,6 +31,7 @@ from executor.errors import (
     InvocationError,
     LimitError,
     ShemError,
+    UnknownKey,
     UsageError,
 )
 from executor.host import INTERFACES
@@ -50,7 +53,7 @@ from executor.wasm.check import canonical_arguments
 from executor.wasm.engine import Engine as WasmEngine
 from executor.wasm.function_name import resolve
 from executor.wasm.lane import Lanes
-from executor.wasm.plain import encode_arguments
+from executor.wasm.plain import decode_result, encode_arguments
 from executor.wasm.types import FuncType
 from executor.wasm.wave import parse_arguments
 from executor.worker.initial_files import initial_files
@@ -126,16 +129,21 @@ class Executor:
         store = world.get("store") or open_store(directory)
         engine = store.engine
         lanes = Lanes(WasmEngine.open().increment_epoch)
+        inbox = Inbox()
+        bell = Bell()
+        failure: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:
-                token = trio.lowlevel.current_trio_token()
+                nursery.start_soon(inbox.run)
+                effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
                 revisions = Revisions(directory, engine, INTERFACES, bound_functions(host))
                 services = WorkerServices(
                     store=store,
                     reader=Reader(engine),
                     revisions=revisions,
                     lanes=lanes,
-                    effects=TrioEffects(nursery, token, world.get("perform") or perform_effect),
+                    effects=effects,
+                    inbox=inbox,
                     nursery=nursery,
                     sources=world.get("sources") or SystemSources(),
                     files=initial_files(engine),
@@ -147,6 +155,8 @@ class Executor:
                     if recover == "all":
                         shem._workers.take_up_all()
                     yield shem
+                except Exception as error:
+                    failure = error  # raised bare, outside of the nursery's group
                 finally:
                     with trio.CancelScope(shield=True):
                         await shem._workers.close()
@@ -155,6 +165,10 @@ class Executor:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(store.close)
                 lanes.close()
+            inbox.close()
+            bell.close()
+        if failure is not None:
+            raise failure
 
     # -- components ----------------------------------------------------------------------------
 
@@ -207,6 +221,8 @@ class Executor:
         Raises: WorkerNotFound, UnknownKey, PreviousFailed, WorkerDeleted, Divergence, StoreError.
         """
         found = await self._workers.existing(worker)
+        if found.key_state(key) is None:
+            raise UnknownKey(f"no invocation with key {key!r}", where=worker)
         return await self._wait(found, key, deduplicated=False, timeout_s=timeout_s)
 
     async def invoke(
@@ -224,11 +240,15 @@ class Executor:
         exit (its code is not 0), PreviousFailed, Divergence, StoreError.
         """
         accepted, found = await self._accept(worker, function, arguments, key, env)
-        outcome = await self._wait(found, accepted.key, deduplicated=accepted.deduplicated)
-        if outcome.error is None:
-            return outcome.value
-        error = OUTCOME_ERRORS.get(outcome.error.kind, InvocationError)
-        raise error(outcome.error.message, where=outcome.error.where)
+        outcome = found.outcome(await found.wait(accepted.key))
+        if outcome.failure is not None:
+            error = OUTCOME_ERRORS.get(outcome.failure.kind, InvocationError)
+            raise error(outcome.failure.message, where=worker)
+        if outcome.exit is not None:
+            if outcome.exit == 0:
+                return None
+            raise GuestExit(f"the guest exited with code {outcome.exit}", where=worker)
+        return decode_result(self._workers.exports(worker)[accepted.function], outcome.result)
 
     async def _accept(
         self,
@@ -241,7 +261,7 @@ class Executor:
         if key is not None:
             check_key(key)
         exports = self._workers.exports(worker)
-        path = resolve(tuple(exports), function, where=worker.partition("/")[0])
+        path = resolve_path(tuple(exports), function, worker.partition("/")[0])
         raw = canonical_request(path, exports[path], arguments)
         loop = await self._workers.named(worker, env)
         chosen = key if key is not None else str(uuid4())
@@ -256,10 +276,12 @@ class Executor:
         self, worker: Worker, key: str, *, deduplicated: bool, timeout_s: float | None = None
     ) -> Invocation:
         state = None
-        with trio.move_on_after(timeout_s if timeout_s is not None else float("inf")):
+        if timeout_s is None:
             state = await worker.wait(key)
-        if state is None:
-            state = worker.key_state(key)
+        else:
+            with trio.move_on_after(timeout_s):
+                state = await worker.wait(key)
+            state = state or worker.key_state(key)
         if state is None:
             raise InternalError(f"{worker.name}: key {key!r} was forgotten while it was awaited")
         return self._reader.invocation_of(worker.status, worker.id, state, deduplicated)
@@ -324,6 +346,12 @@ def ignore_output(worker: str, level: str, text: bytes) -> None:
 
 def log_report(text: str) -> None:
     _log.warning("%s", text)
+
+
+@lru_cache(maxsize=4_096)
+def resolve_path(exports: tuple[str, ...], function: str, component: str) -> str:
+    """As `resolve`, remembered: callers name the same few functions again and again."""
+    return resolve(exports, function, where=component)
 
 
 def check_key(key: str) -> None:

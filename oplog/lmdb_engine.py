@@ -33,6 +33,7 @@ again. An opening for reading works beside a writer of another process, and crea
 
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Final, Self
@@ -103,12 +104,11 @@ class LmdbEngine(Engine):
                 raise OplogError(f"no store at {path}")
             return cls._open_locked(path, None, map_bytes)
         make_directory(path)
-        lock = StoreLock.take(path)
-        try:
+        with ExitStack() as undo:
+            lock = StoreLock.take(path)
+            undo.callback(lock.release)
             engine = cls._open_locked(path, lock, map_bytes)
-        except OplogError:
-            lock.release()
-            raise
+            undo.pop_all()
         return engine
 
     @classmethod
@@ -125,18 +125,17 @@ class LmdbEngine(Engine):
             )
         except lmdb.Error as error:
             raise _opening_error(path, error) from error
-        engine = cls(path, environment, lock)
-        try:
-            if lock is None:
-                engine._open_for_reading()
-            else:
-                engine._open_for_writing()
-        except lmdb.Error as error:
-            environment.close()
-            raise engine._translated(error) from error
-        except OplogError:
-            environment.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(environment.close)
+            engine = cls(path, environment, lock)
+            try:
+                if lock is None:
+                    engine._open_for_reading()
+                else:
+                    engine._open_for_writing()
+            except lmdb.Error as error:
+                raise engine._translated(error) from error
+            undo.pop_all()
         return engine
 
     def _open_for_reading(self) -> None:

@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 from weakref import WeakSet
@@ -158,6 +159,14 @@ class Store:
     # The committer thread.
 
     def _run(self) -> None:
+        with _Caught() as caught:
+            self._serve()
+        if caught.error is not None:
+            self._fail(caught.error)
+        self._end()
+
+    def _serve(self) -> None:
+        """Write groups until the store is closed and nothing is left, or has failed."""
         while self.closed_by is None:
             with self._condition:
                 self._condition.wait_for(lambda: self._asked or self._closing)
@@ -167,7 +176,6 @@ class Store:
             self._commit(group)
             if len(group) >= CROWD:
                 time.sleep(GATHER_S)
-        self._end()
 
     def _commit(self, group: Sequence[Writer | _Submission]) -> None:
         """Write one group and call its waiters back."""
@@ -214,18 +222,22 @@ class Store:
         errors: list[OplogError | None] = []
         with _Caught() as caught:
             errors = self.engine.write(batches)
+            assert len(errors) == len(batches), "one result a batch"
         if caught.error is None:
             return errors
-        if isinstance(caught.error, OplogError):
-            failure = caught.error
-        else:
-            failure = OplogError(f"the engine failed: {caught.error!r}: open the store again")
-            failure.__cause__ = caught.error
-        _log.error("the store is closed: %s", failure, exc_info=caught.error)
+        return [self._fail(caught.error)] * len(batches)
+
+    def _fail(self, error: BaseException) -> OplogError:
+        """Close the store for a failure, and give it as everybody hears it."""
+        failure = error
+        if not isinstance(failure, OplogError):
+            failure = OplogError(f"the store failed: {error!r}: open it again")
+            failure.__cause__ = error
+        _log.error("the store is closed: %s", failure, exc_info=error)
         with self._condition:
             self.closed_by = failure
             self._closing = True
-        return [failure] * len(batches)
+        return failure
 
     def _end(self) -> None:
         """Refuse whatever is left, then close the engine."""
@@ -234,12 +246,13 @@ class Store:
             left, self._asked = self._asked, []
             writers = list(self._writers)
         error = self._end_error()
-        calls: list[Callable[[], None]] = []
-        for item in left:
-            if not isinstance(item, Writer):
-                _settle(calls, None, [item[1]], error)
+        calls: list[Callable[[], None]] = [
+            partial(item[1], error) for item in left if not isinstance(item, Writer)
+        ]
         for writer in writers:
-            _settle(calls, writer, [], error)
+            waiting, drained = writer.end(error)
+            calls.extend(partial(done, error) for done in waiting)
+            calls.extend(drained)
         for call in calls:
             _call(call)
         _call(self.engine.close)
@@ -257,25 +270,12 @@ def _settle(
     if writer is not None:
         late, drained = writer.settle(error)
         error = error or writer.failed
-    calls.extend(_Told(done, error) for done in (*waiting, *late))
+    calls.extend(partial(done, error) for done in (*waiting, *late))
     calls.extend(drained)
 
 
-class _Told:
-    """A waiter and what it hears."""
-
-    __slots__ = ("done", "error")
-
-    def __init__(self, done: Done, error: OplogError | None) -> None:
-        self.done = done
-        self.error = error
-
-    def __call__(self) -> None:
-        self.done(self.error)
-
-
 def _call(call: Callable[[], object]) -> None:
-    with _Caught() as caught:
+    try:
         call()
-    if caught.error is not None:
-        _log.error("a callback of the committer raised", exc_info=caught.error)
+    except Exception as error:
+        _log.exception("a callback of the committer raised", exc_info=error)

@@ -82,6 +82,8 @@ class Writer:
         self._rows = rows
         self._ask = ask
         self._asked = False
+        """Whether it stands in the committer's queue: once at most, or one group would take it
+        twice before the first of its batches is durable."""
         self._buffer: list[bytes] = []
         self._payloads: list[Payload] = []
         self._in_flight_bytes = 0
@@ -223,15 +225,21 @@ class Writer:
             drained, self._drained = self._drained, []
             return [], drained
 
+    def end(self, error: OplogError) -> tuple[list[Done], list[Callable[[], None]]]:
+        """For the committer: it takes nothing any more. Gives the same as `settle`."""
+        with self.lock:
+            self._asked = False
+            return self._fail(error)
+
     def _fail(self, error: OplogError) -> tuple[list[Done], list[Callable[[], None]]]:
         self.failed = error
         self._buffer = []
         self._payloads = []
         self.buffered_bytes = self._in_flight_bytes = 0
         self.last_index = self._in_flight_index = self.committed_index
-        self._asked = False
-        self._ask_at_index = self.last_index + ASK_ENTRIES
-        self._ask_at_bytes = ASK_BYTES
+        if not self._asked:
+            self._ask_at_index = self.last_index + ASK_ENTRIES
+            self._ask_at_bytes = ASK_BYTES
         waiting, self._waiting = self._waiting, []
         drained, self._drained = self._drained, []
         return [done for _, done in waiting], drained

@@ -9,14 +9,14 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, Unpack
 
 import click
 import trio
 
 from executor.cli.output import leaf_error
 from executor.errors import StoreError
-from executor.executor import Executor
+from executor.executor import Executor, World
 from executor.worker.reader import StoreReader
 
 Answer = TypeVar("Answer")
@@ -56,9 +56,10 @@ class CommandLine:
         use: Callable[[Executor], Awaitable[Answer]],
         *,
         create: bool = False,
-        **options: object,
+        recover: Literal["named", "all"] = "named",
+        **world: Unpack[World],
     ) -> Answer:
-        """`await use(executor)` in trio, the executor opened with `options`. Blocks.
+        """`await use(executor)` in trio, in the `world` given. Blocks.
 
         Without `create` a store must be there: only a deployment makes a new one. Errors of `use`
         arrive bare, not in the exception groups of the executor's own tasks.
@@ -67,7 +68,7 @@ class CommandLine:
             self.require_store()
 
         async def opened() -> Answer:
-            async with self._open_executor(self.store, **options) as executor:
+            async with self._open_executor(self.store, recover=recover, **world) as executor:
                 return await use(executor)
 
         try:

@@ -19,15 +19,18 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, Literal, NoReturn, cast, get_args
 
 from executor.durable.effects import Effect, Perform
 from executor.durable.function_type import REMOTE
 from executor.errors import UsageError
+from executor.worker.opening import refused_store
 from oplog.codec import decode_entry
 from oplog.engine import Batch, Engine
 from oplog.entry import Entry, InvocationFinished
 from oplog.errors import OplogError
+from oplog.lmdb_engine import LmdbEngine
 from oplog.store import Store, Writer
 
 PointKind = Literal[
@@ -78,15 +81,18 @@ def parse_crash_point(text: str) -> CrashPoint:
     return CrashPoint(cast("PointKind", kind), int(number or 1))
 
 
-def crashing_store(point: CrashPoint) -> Callable[[Engine], Store]:
-    """Makes stores whose engine and writers die at the point."""
+def crashing_store(path: Path, point: CrashPoint) -> Store:
+    """The store at `path`, whose engine and writers die at the point. Opens it: blocks.
 
-    def make(engine: Engine) -> Store:
-        store = Store(CrashingEngine(engine, point))
-        store.writer_class = crashing_writer(point)
-        return store
-
-    return make
+    Raises: Busy if another process runs the store, StoreError if it cannot be opened.
+    """
+    try:
+        engine = LmdbEngine.open(path)
+    except OplogError as error:
+        raise refused_store(error, path) from error
+    store = Store(CrashingEngine(engine, point))
+    store.writer_class = crashing_writer(point)
+    return store
 
 
 def crashing_writer(point: CrashPoint) -> type[Writer]:

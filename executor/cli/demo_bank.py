@@ -9,9 +9,7 @@ from typing import Final
 
 import httpx
 
-from executor.durable.retry import TransientError
-from executor.host.embedder import HostCall, host_function
-from executor.wasm.values import Err, Ok
+from executor import Err, HostCall, Ok, Transient, host_function
 
 RECEIVER_VARIABLE: Final = "SHEM_DEMO_RECEIVER"
 """The environment variable of the executor's process that names the bank's address."""
@@ -26,7 +24,7 @@ TIMEOUT_S: Final = 10.0
 async def charge(call: HostCall, who: str, cents: int) -> Ok | Err:
     """Asks the bank once; answers with its reference or with why it refused.
 
-    Raises: TransientError if the bank was not reached; the call is then tried again by policy,
+    Raises: Transient if the bank was not reached; the call is then tried again by policy,
     under the same key.
     """
     url = os.environ[RECEIVER_VARIABLE]
@@ -35,9 +33,9 @@ async def charge(call: HostCall, who: str, cents: int) -> Ok | Err:
         try:
             answer = await client.post(url, json={"who": who, "cents": cents}, headers=headers)
         except httpx.TransportError as error:
-            raise TransientError(f"the bank at {url} was not reached: {error!r}") from error
+            raise Transient(f"the bank at {url} was not reached: {error!r}") from error
     if answer.is_server_error:
-        raise TransientError(f"the bank at {url} answered {answer.status_code}")
+        raise Transient(f"the bank at {url} answered {answer.status_code}")
     if answer.is_success:
         return Ok(str(answer.json()["reference"]))
     return Err(answer.text)

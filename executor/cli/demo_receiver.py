@@ -36,7 +36,9 @@ class Charge:
     cents: int
     reference: str
     requests: int = 0
-    """How often the key came; it was charged once."""
+    """How often the key came."""
+    charged: int = 0
+    """How often money moved for it."""
 
 
 class Receiver:
@@ -82,6 +84,7 @@ class Bank:
             if charge is None:
                 reference = f"ch-{len(self._charges) + 1:03d}"
                 charge = Charge(key=key, who=who, cents=cents, reference=reference)
+                charge.charged += 1
                 self._charges[key] = charge
             charge.requests += 1
             return charge

@@ -25,7 +25,7 @@ from executor.cli.output import (
 from executor.cli.parse import WaveArgumentsCommand, pair
 from executor.cli.shapes import invocation_json
 from executor.errors import InvocationError, InvocationInterrupted, ShemError
-from executor.executor import Executor, Options, WaveArguments
+from executor.executor import Executor, WaveArguments, World
 from executor.records import Invocation
 
 
@@ -73,16 +73,18 @@ def invoke(context: click.Context, /, **asked: Any) -> int:
     async def run(executor: Executor) -> Invocation:
         return await run_invocation(executor, request)
 
-    invocation = line.run(run, options=_options(point))
+    invocation = line.run(run, **_world(line, point))
     return write_invocation(invocation, as_json=line.json)
 
 
-def _options(point: CrashPoint | None) -> Options:
+def _world(line: CommandLine, point: CrashPoint | None) -> World:
+    """The real one, but for the crash point. With a point it opens the store: blocks."""
     if point is None:
-        return Options(on_output=write_guest_output)
-    return Options(
+        return World(on_output=write_guest_output)
+    line.require_store()
+    return World(
         on_output=write_guest_output,
-        store=crashing_store(point),
+        store=crashing_store(line.store, point),
         perform=crashing_perform(point),
     )
 

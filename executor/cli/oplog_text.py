@@ -31,7 +31,7 @@ from oplog.entry import (
 
 KIND_WIDTH: Final = 20
 TYPE_WIDTH: Final = 12
-VALUE_LENGTH_MAX: Final = 400
+VALUE_LENGTH_MAX: Final = 160
 """Characters of a value that a line shows; `--json` has the whole."""
 
 STYLES: Final[dict[type, str]] = {
@@ -110,7 +110,7 @@ def _outcome(outcome: object) -> str:
 
 
 def _value(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ": "))
+    text = json.dumps(value, ensure_ascii=False)
     if len(text) > VALUE_LENGTH_MAX:
         return text[: VALUE_LENGTH_MAX - 1] + "…"
     return text

@@ -5,7 +5,7 @@ import click
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import EXIT_DONE, one_line, write_json, write_note
-from executor.executor import Executor, Options
+from executor.executor import Executor
 
 
 @click.command("run")
@@ -22,8 +22,7 @@ def run(context: click.Context, until_idle: bool) -> int:
     async def run_all(executor: Executor) -> None:
         await executor.run(until_idle=until_idle)
 
-    options = Options(on_output=write_guest_output, report=write_report)
-    line.run(run_all, recover="all", options=options)
+    line.run(run_all, recover="all", on_output=write_guest_output, report=write_report)
     if line.json:
         write_json({"done": True})
     return EXIT_DONE

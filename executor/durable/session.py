@@ -59,6 +59,7 @@ class DurableSession:
         effects: EffectRunner,
         listener: Listener,
         wall_ns: Callable[[], int],
+        defer: Callable[[Callable[[], None]], None],
     ) -> None:
         self.worker = worker
         self.worker_id = writer.worker_id
@@ -67,6 +68,8 @@ class DurableSession:
         self.effects = effects
         self.listener = listener
         self.wall_ns = wall_ns
+        self.defer = defer
+        """Has something run when the guest's lane has nothing else to do."""
         self.phase = Phase.REPLAYING
         self.live = False
         """Published: effects may start. Reading it needs no lock, since it only ever turns on."""
@@ -214,6 +217,22 @@ class DurableSession:
         """Makes the guest leave, from inside one of its host calls."""
         raise LeaveGuest(reason)
 
+    async def commit(self) -> None:
+        """Everything appended so far is durable on return; in trio. Raises: OplogError."""
+        done = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        errors: list[OplogError] = []
+
+        def committed(error: OplogError | None) -> None:
+            if error is not None:
+                errors.append(error)
+            token.run_sync_soon(done.set)
+
+        self.writer.commit(committed)
+        await done.wait()
+        if errors:
+            raise errors[0]
+
     # -- effects -----------------------------------------------------------------------------
 
     def perform(
@@ -245,9 +264,9 @@ class DurableSession:
                     pending.fail(failure)
                     return
                 self.open_start = 0
-            if effect.function_type == WRITE_REMOTE:
-                self.writer.commit(ignore_commit)
             pending.set(value)
+            if effect.function_type == WRITE_REMOTE:
+                self.effects.commit_soon(self.writer)
 
         def start() -> None:
             with self.writer.lock:
@@ -260,9 +279,15 @@ class DurableSession:
             else:
                 pending.fail(LeaveGuest(CommitFailed(error)))
 
+        def commit() -> None:
+            try:
+                self.writer.commit(committed)
+            except OplogError as error:
+                committed(error)
+
         self.open_start = index
         if effect.function_type == WRITE_REMOTE:
-            self.writer.commit(committed)
+            self.defer(commit)
         else:
             start()
 
@@ -281,7 +306,7 @@ class DurableSession:
                 handle.cancel()
         with trio.move_on_after(writes_awaited_s):
             for handle in writes:
-                await handle.finished.wait()
+                await handle.wait()
         with self.writer.lock:
             self.closed = True
         for handle in under_way:
@@ -290,9 +315,3 @@ class DurableSession:
     def _leave_if_closing(self) -> None:
         if self.closing or self.closed:
             raise LeaveGuest(Closed())
-
-
-def ignore_commit(error: OplogError | None) -> None:
-    """The `end` of a remote write goes to the committer at once and nobody waits for it here: a
-    failure marks the writer, and the worker's next commit reports it.
-    """

@@ -159,7 +159,9 @@ def embedder_interface(interface: str, functions: Sequence[EmbedderFunction]) ->
     text = f"interface {interface} {{ " + "; ".join(
         bound.signature.rstrip("; \n") for bound in functions
     )
-    return host_interface(text + "; }", semver_track(version), [awaited(name, bound) for bound in functions])
+    return host_interface(
+        text + "; }", semver_track(version), [awaited(name, bound) for bound in functions]
+    )
 
 
 def semver_track(version: str) -> str:
@@ -173,13 +175,16 @@ def semver_track(version: str) -> str:
 
 def awaited(interface: str, bound: EmbedderFunction) -> Awaited:
     """The row of one function: performed in trio, or in a thread if it is synchronous."""
+    function = bound.function
 
     async def action(state: HostState, *arguments: object) -> object:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
-        if inspect.iscoroutinefunction(bound.function):
-            return await bound.function(call, *arguments)
-        return await trio.to_thread.run_sync(
-            bound.function, call, *arguments, abandon_on_cancel=True
-        )
+        return await function(call, *arguments)
 
+    async def action_in_thread(state: HostState, *arguments: object) -> object:
+        call = HostCall(key=state.session.call_key, worker=state.session.worker)
+        return await trio.to_thread.run_sync(function, call, *arguments, abandon_on_cancel=True)
+
+    if not inspect.iscoroutinefunction(function):
+        action = action_in_thread
     return Awaited(name=bound.name, function_type=bound.type, action=action)

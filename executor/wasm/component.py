@@ -51,6 +51,7 @@ class Component:
 
     def __init__(self, wasmtime_component: Any, wasmtime_engine: Any) -> None:
         self.wasmtime_component = wasmtime_component
+        self.wasmtime_engine = wasmtime_engine
         types = ComponentTypes(wasmtime_component, wasmtime_engine)
         self.read_imports: list[ReadInstance] = types.imports
         self._read_exports = {

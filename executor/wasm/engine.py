@@ -4,6 +4,11 @@ Settings make guests deterministic: NaN is canonicalised, relaxed SIMD has one a
 threads. Epoch interruption is on: a guest's loops look whether it should be left or give way. The
 engine is made when it is first asked for, never at import, since `faulthandler` must be enabled
 before the first engine of a process (afterwards any trap would kill it).
+
+There are two engines inside. Wasmtime 50.0.1 with support for concurrent tasks traps when a guest
+lends two handles in one call of a host function (`wasi:io/poll.poll` with two pollables: "deferred
+host scope has no call context"). So the plain engine has it off; a component that needs it, since
+its exports are lifted `async`, is compiled for the other one and has that flaw.
 """
 
 import faulthandler
@@ -14,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import wasmtime
+from wasmtime import _ffi as wasmtime_ffi
 from wasmtime.component import Component as WasmtimeComponent
 
 from executor.errors import ComponentRejected
@@ -27,6 +33,8 @@ SETTINGS_VERSION: Final = 1
 MAGIC: Final = b"\0asm"
 CORE_MODULE: Final = b"\x01\x00\x00\x00"
 COMPONENT: Final = b"\x0d\x00\x01\x00"
+NEEDS_CONCURRENCY: Final = "requires the component model async feature"
+"""What the plain engine says of a component that uses concurrent tasks."""
 BUILD_HINT: Final = (
     "build a component for WASI 0.2, for example with `wasm-tools component new` or cargo-component"
 )
@@ -50,13 +58,8 @@ class Engine:
         check_python()
         check_layout()
         _enable_faulthandler()
-        config = wasmtime.Config()
-        config.epoch_interruption = True
-        config.cranelift_nan_canonicalization = True
-        config.wasm_relaxed_simd_deterministic = True
-        config.wasm_threads = False
-        config.shared_memory = False
-        self.wasmtime_engine: Any = wasmtime.Engine(config)
+        self._plain = _wasmtime_engine(concurrent=False)
+        self._concurrent = _wasmtime_engine(concurrent=True)
         self.settings_tag = f"wasmtime-{WASMTIME_VERSION}-{SETTINGS_VERSION}"
 
     @classmethod
@@ -72,7 +75,8 @@ class Engine:
 
     def increment_epoch(self) -> None:
         """Have every busy guest look, at its next loop or call, whether it is to give way."""
-        self.wasmtime_engine.increment_epoch()
+        self._plain.increment_epoch()
+        self._concurrent.increment_epoch()
 
     def compile(self, wasm: bytes) -> bytes:
         """Compile a component, binary or WAT text, to an artifact for `load`.
@@ -83,11 +87,8 @@ class Engine:
         """
         binary = _binary(wasm)
         _check_header(binary)
-        try:
-            component = WasmtimeComponent(self.wasmtime_engine, binary)
-        except wasmtime.WasmtimeError as error:
-            raise _rejected_by_wasmtime(str(error)) from error
-        asynchronous = async_imports(component, self.wasmtime_engine)
+        component, engine = self._compiled(binary)
+        asynchronous = async_imports(component, engine)
         if asynchronous:
             names = ", ".join(asynchronous)
             raise ComponentRejected(
@@ -103,13 +104,40 @@ class Engine:
         Raises: StaleArtifact.
         """
         try:
-            if isinstance(artifact, Path):
-                loaded = WasmtimeComponent.deserialize_file(self.wasmtime_engine, str(artifact))
-            else:
-                loaded = WasmtimeComponent.deserialize(self.wasmtime_engine, artifact)
+            return _loaded(artifact, self._plain)
+        except wasmtime.WasmtimeError:
+            try:
+                return _loaded(artifact, self._concurrent)
+            except wasmtime.WasmtimeError as error:
+                raise StaleArtifact(str(error)) from error
+
+    def _compiled(self, binary: bytes) -> tuple[Any, Any]:
+        try:
+            return WasmtimeComponent(self._plain, binary), self._plain
         except wasmtime.WasmtimeError as error:
-            raise StaleArtifact(str(error)) from error
-        return Component(loaded, self.wasmtime_engine)
+            if NEEDS_CONCURRENCY not in str(error):
+                raise _rejected_by_wasmtime(str(error)) from error
+        try:
+            return WasmtimeComponent(self._concurrent, binary), self._concurrent
+        except wasmtime.WasmtimeError as error:
+            raise _rejected_by_wasmtime(str(error)) from error
+
+
+def _wasmtime_engine(*, concurrent: bool) -> Any:
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    config.cranelift_nan_canonicalization = True
+    config.wasm_relaxed_simd_deterministic = True
+    config.wasm_threads = False
+    config.shared_memory = False
+    wasmtime_ffi.wasmtime_config_concurrency_support_set(config.ptr(), concurrent)
+    return wasmtime.Engine(config)
+
+
+def _loaded(artifact: bytes | Path, engine: Any) -> Component:
+    if isinstance(artifact, Path):
+        return Component(WasmtimeComponent.deserialize_file(engine, str(artifact)), engine)
+    return Component(WasmtimeComponent.deserialize(engine, artifact), engine)
 
 
 def _enable_faulthandler() -> None:

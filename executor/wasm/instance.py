@@ -126,7 +126,7 @@ class Instance:
             done(Raised(InternalError("an instance is started once")))
             return
         linker = self._linker
-        engine = ffi.pointer_of(linker.engine.wasmtime_engine)
+        engine = ffi.pointer_of(linker.component.wasmtime_engine)
         self._store = ffi.store_new(engine, None, None)
         store_at = ffi.store_context(self._store)
         if self._memory_bytes_max is not None:

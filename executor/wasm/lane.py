@@ -10,12 +10,17 @@ This module knows nothing of components.
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
 SHARE_S: Final = 0.01
 """How long a computing guest keeps its lane while others wait for it."""
+LONG_POLL_S: Final = 0.002
+"""A guest that ran this long without a wait computes."""
+DEFERRED_MAX: Final = 64
+"""Deferred work is not held back longer than for so many guests."""
 
 
 class Lane:
@@ -28,6 +33,8 @@ class Lane:
         """How many instances were assigned and not released; guarded by `Lanes`."""
         self.busy = False
         """Whether a guest is being polled right now."""
+        self._busy_since = 0.0
+        self._deferred: list[Callable[[], None]] = []
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def post(self, work: Callable[[], None]) -> None:
@@ -35,6 +42,18 @@ class Lane:
         self._queue.put(work)
         if self.busy:
             self._ask_for_ticks()
+
+    def defer(self, work: Callable[[], None]) -> None:
+        """Have `work` run once nothing is queued any more; on the lane.
+
+        For what wakes other threads: while guests are waiting to be polled, each wake-up would take
+        the interpreter away from the lane, and what they ask for is done better together.
+        """
+        self._deferred.append(work)
+
+    def is_computing(self) -> bool:
+        """Whether a guest has been running for a while. Any thread; an estimate."""
+        return self.busy and time.perf_counter() - self._busy_since > LONG_POLL_S
 
     def has_work(self) -> bool:
         """Whether something is queued behind what runs now."""
@@ -47,6 +66,7 @@ class Lane:
     def mark_busy(self) -> None:
         """A guest is about to be polled; on the lane."""
         self.busy = True
+        self._busy_since = time.perf_counter()
         if not self._queue.empty():
             self._ask_for_ticks()
 
@@ -55,7 +75,15 @@ class Lane:
         self._queue.put(None)
 
     def _run(self) -> None:
-        while (work := self._queue.get()) is not None:
+        queue = self._queue
+        deferred = self._deferred
+        while True:
+            if deferred and (queue.empty() or len(deferred) >= DEFERRED_MAX):
+                work: Callable[[], None] | None = self._run_deferred
+            else:
+                work = queue.get()
+            if work is None:
+                return
             try:
                 work()
             except Exception:
@@ -64,6 +92,11 @@ class Lane:
                 assert kind is not None
                 threading.excepthook(threading.ExceptHookArgs((kind, error, trace, self.thread)))
             self.busy = False
+
+    def _run_deferred(self) -> None:
+        deferred = self._deferred
+        while deferred:
+            deferred.pop(0)()
 
 
 class Lanes:
@@ -76,18 +109,27 @@ class Lanes:
         self._asked = threading.Event()
         self._closed = False
         self.lanes: Final = tuple(
-            Lane(f"lane-{number}", self._asked.set)
-            for number in range(count or os.cpu_count() or 1)
+            Lane(f"lane-{number}", self._ask) for number in range(count or os.cpu_count() or 1)
         )
         self._ticker = threading.Thread(target=self._tick, name="lane-ticker", daemon=True)
         for lane in self.lanes:
             lane.thread.start()
         self._ticker.start()
 
+    def _ask(self) -> None:
+        if not self._asked.is_set():
+            self._asked.set()
+
     def assign(self) -> Lane:
-        """The lane with the fewest instances; give it back with `release`. Any thread."""
+        """A lane for an instance; give it back with `release`. Any thread.
+
+        The first lane whose guest does not compute right now: guests that mostly wait share one
+        thread, which spares the interpreter from changing threads at every host call, and others
+        get a lane of their own. If all compute, the one with the fewest instances.
+        """
         with self._lock:
-            lane = min(self.lanes, key=lambda lane: lane.assigned_count)
+            free = next((lane for lane in self.lanes if not lane.is_computing()), None)
+            lane = free or min(self.lanes, key=lambda lane: lane.assigned_count)
             lane.assigned_count += 1
             return lane
 
@@ -113,12 +155,10 @@ class Lanes:
         pause = threading.Event()
         while True:
             self._asked.wait()
+            self._asked.clear()  # before looking: whoever asks from here on is heard
             if self._closed:
                 return
             pause.wait(SHARE_S)
             if any(lane.wants_ticks() for lane in self.lanes):
                 self._increment_epoch()
-                continue
-            self._asked.clear()
-            if any(lane.wants_ticks() for lane in self.lanes):
                 self._asked.set()

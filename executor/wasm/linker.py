@@ -50,7 +50,7 @@ class Linker:
         self._drops: dict[str, Any] = {}
         self._resource_ids: dict[str, int] = {}
         self._codecs: dict[str, Codec] = {}
-        self._wasmtime_linker = WasmtimeLinker(engine.wasmtime_engine)
+        self._wasmtime_linker = WasmtimeLinker(component.wasmtime_engine)
         self._number_resources()
         with self._wasmtime_linker.root() as root:
             for read in component.read_imports:

@@ -8,6 +8,7 @@ import msgspec
 MIB: Final = 1024 * 1024
 
 _NUMBER: Final = re.compile(r"^[0-9]+: ")
+_CAUSED_BY: Final = "\nCaused by:"
 _TRAP: Final = "wasm trap: "
 _BACKTRACE: Final = "wasm backtrace:"
 _UNREACHABLE: Final = "wasm `unreachable` instruction executed"
@@ -24,8 +25,7 @@ class Trapped(msgspec.Struct, frozen=True):
 
 def trapped(error: str, memory_bytes_max: int | None) -> Trapped:
     """Describe what Wasmtime said of a call or of an instantiation that failed."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    cause = _NUMBER.sub("", lines[-1]) if lines else "no reason given"
+    cause = _innermost_cause(error)
     reason = cause.removeprefix(_TRAP)
     if reason == _UNREACHABLE:
         reason = "unreachable"
@@ -36,9 +36,18 @@ def trapped(error: str, memory_bytes_max: int | None) -> Trapped:
     return Trapped(message, _backtrace(error))
 
 
+def _innermost_cause(error: str) -> str:
+    """The last numbered cause, or the only one; of its text the first line."""
+    _, _, causes = error.partition(_CAUSED_BY)
+    lines = [line.strip() for line in (causes or error).splitlines() if line.strip()]
+    numbered = [line for line in lines if _NUMBER.match(line)]
+    first = numbered[-1:] or lines[:1] or ["no reason given"]
+    return _NUMBER.sub("", first[0])
+
+
 def _backtrace(error: str) -> str:
     _, found, rest = error.partition(_BACKTRACE)
     if not found:
         return ""
-    frames, _, _ = rest.partition("\nCaused by")
+    frames, _, _ = rest.partition(_CAUSED_BY)
     return "\n".join(line.strip() for line in frames.splitlines() if line.strip())

@@ -317,8 +317,7 @@ async def make_resident(worker: Worker, *, may_go_live: bool, to: int | None = N
     revision = await trio.to_thread.run_sync(
         services.revisions.load, status.component, status.revision
     )
-    lane = worker.lane or services.lanes.assign()
-    worker.lane = lane
+    lane = services.lanes.assign()
     committed = worker.writer.committed_index
     cursor = Cursor(
         worker.entries.page,
@@ -334,6 +333,7 @@ async def make_resident(worker: Worker, *, may_go_live: bool, to: int | None = N
         effects=services.effects,
         listener=listener,
         wall_ns=services.sources.wall_ns,
+        defer=lane.defer,
     )
     session.may_go_live = may_go_live
     session.stop = recorded_stop(worker)
@@ -347,7 +347,13 @@ async def make_resident(worker: Worker, *, may_go_live: bool, to: int | None = N
     listener.state = state
     memory = status.limits.get("memory_bytes")
     return Resident(
-        revision=revision, session=session, state=state, lane=lane, memory_bytes_max=memory
+        revision=revision,
+        session=session,
+        state=state,
+        lane=lane,
+        lanes=services.lanes,
+        inbox=services.inbox,
+        memory_bytes_max=memory,
     )
 
 

@@ -4,7 +4,7 @@ Works beside the process that runs the store, on the committed state. Every meth
 long as the disk does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -69,6 +69,7 @@ class StoreReader:
             except OplogError as error:
                 raise StoreError(str(error), where=str(store)) from error
         self._reader = Reader(self.engine)
+        self._exports: dict[tuple[str, int], Mapping[str, FuncType]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -243,11 +244,16 @@ class StoreReader:
         finished = entries.one(state.finished_index) if state.finished_index else None
         if not isinstance(finished, InvocationFinished):
             return record
-        return completed(record, finished, self._function_type(status, state.function))
+        return completed(
+            record, finished, self.exports(status.component, status.revision)[state.function]
+        )
 
-    def _function_type(self, status: Status, path: str) -> FuncType:
-        revision = read_revision(self.engine, status.component, status.revision)
-        return export_types(revision.exports)[path]
+    def exports(self, component: str, revision: int) -> Mapping[str, FuncType]:
+        """The exported functions of a revision by path. Raises: ComponentNotFound."""
+        key = component, revision
+        if key not in self._exports:
+            self._exports[key] = export_types(read_revision(self.engine, *key).exports)
+        return self._exports[key]
 
 
 def completed(record: Invocation, finished: InvocationFinished, wit: FuncType) -> Invocation:

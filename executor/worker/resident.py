@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
+from executor.durable.inbox import Inbox
 from executor.durable.reasons import ReachedTarget
 from executor.durable.session import DurableSession
 from executor.errors import Divergence, GuestTrap
@@ -18,7 +19,7 @@ from executor.host.state import HostState
 from executor.wasm.host_function import LeaveGuest
 from executor.wasm.instance import Instance, Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
-from executor.wasm.lane import Lane
+from executor.wasm.lane import Lane, Lanes
 from executor.wasm.plain import decode_arguments, encode_result
 from executor.wasm.traps import Trapped
 from executor.worker.revision import Revision
@@ -46,14 +47,18 @@ class Resident:
         session: DurableSession,
         state: HostState,
         lane: Lane,
+        lanes: Lanes,
+        inbox: Inbox,
         memory_bytes_max: int | None,
     ) -> None:
         self.revision = revision
         self.session = session
         self.state = state
         self.lane = lane
+        self.lanes = lanes
+        self._released = False
         self.instance = Instance(revision.linker, lane, state, memory_bytes_max=memory_bytes_max)
-        self.token = trio.lowlevel.current_trio_token()
+        self.inbox = inbox
 
     async def start(self) -> GuestOutcome:
         """Instantiates: `Returned` if the instance is ready."""
@@ -86,8 +91,11 @@ class Resident:
         else:
             await self.session.close_generation(writes_awaited_s=writes_awaited_s)
         closed = trio.Event()
-        self.instance.close(lambda: self.token.run_sync_soon(closed.set))
+        self.instance.close(lambda: self.inbox.post(closed.set))
         await closed.wait()
+        if not self._released:
+            self._released = True
+            self.lanes.release(self.lane)
 
     def outcome_of(self, path: str, outcome: Returned) -> Outcome:
         """The recordable outcome of a call that returned."""
@@ -101,7 +109,7 @@ class Resident:
 
         def done(outcome: GuestOutcome) -> None:
             outcomes.append(outcome)
-            self.token.run_sync_soon(event.set)
+            self.inbox.post(event.set)
 
         start(done)
         await event.wait()

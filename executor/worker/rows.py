@@ -10,7 +10,8 @@
 | pending      | worker id, index of the pending entry      | key                         |
 
 All rows of a commit go into the transaction of its entries and come from the same fold, so the
-checkpoint is never ahead of the log. A name longer than a key may be is cut and made unique by a
+checkpoint is never ahead of the log. A commit of nothing but starts, ends and logs writes no rows:
+the checkpoint then lags, by at most 1,000 entries, and whoever reads it folds the rest. A name longer than a key may be is cut and made unique by a
 digest, which keeps the order of names for all but their tails.
 """
 
@@ -21,10 +22,12 @@ from typing import Final
 import msgspec
 
 from executor.worker.status import KeyState, Status, fold
+from oplog.codec import decode_entry
 from oplog.engine import Engine, Row
 from oplog.entry import Entry
 
 SORTABLE_NAME_BYTES_MAX: Final = 400
+CHECKPOINT_LAG_ENTRIES_MAX: Final = 1_000
 RUNNABLE_STATES: Final = frozenset({"running", "retrying"})
 
 encode_status = msgspec.msgpack.Encoder().encode
@@ -81,9 +84,12 @@ class WorkerRows:
         self._rows: list[Row] = []
         self._saved_state = status.state if status.last_index else ""
         self._saved_work = has_work(status) if status.last_index else False
+        self._saved_index = status.last_index
+        self._dirty = False
 
     def apply(self, index: int, entry: Entry) -> None:
         """Folds one appended entry."""
+        self._dirty = True
         change = fold(self.status, index, entry)
         if change is None:
             return
@@ -127,6 +133,11 @@ class WorkerRows:
         `committed_index` is the durable tail: what changed up to it need not be remembered here.
         """
         status = self.status
+        lag = status.last_index - self._saved_index
+        if not self._dirty and lag < CHECKPOINT_LAG_ENTRIES_MAX:
+            return []
+        self._dirty = False
+        self._saved_index = status.last_index
         rows = self._rows
         self._rows = []
         if self._saved_state != status.state:
@@ -170,8 +181,16 @@ def read_key_state(engine: Engine, worker_id: bytes, key: str) -> KeyState | Non
 
 
 def read_status(engine: Engine, worker_id: bytes) -> Status | None:
+    """The status as of the last committed entry: the checkpoint, and the fold of what follows."""
     raw = engine.read_row("workers", worker_id)
-    return None if raw is None else decode_status(raw)
+    if raw is None:
+        return None
+    status = decode_status(raw)
+    while tail := engine.read_entries(worker_id, status.last_index + 1, CHECKPOINT_LAG_ENTRIES_MAX):
+        for index, encoded in tail:
+            fold(status, index, decode_entry(encoded))
+            status.bytes += len(encoded)
+    return status
 
 
 def read_worker_id(engine: Engine, name: str) -> bytes | None:

@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from executor.durable.effects import EffectRunner
+from executor.durable.inbox import Inbox
 from executor.errors import (
     Busy,
     InternalError,
@@ -26,13 +27,13 @@ from executor.errors import (
 )
 from executor.services.files import FileTree
 from executor.sources import Sources
-from executor.wasm.lane import Lane, Lanes
+from executor.wasm.lane import Lanes
 from executor.worker.entries import WorkerEntries
 from executor.worker.revision import Revision, Revisions
 from executor.worker.rows import WorkerRows, read_queue, read_status
 from executor.worker.status import REFUSING, KeyState, Status, request_digest
 from oplog.engine import Row
-from oplog.entry import Create, Entry, PendingInvocation, Raw
+from oplog.entry import Create, Entry, InvocationFinished, Outcome, PendingInvocation, Raw
 from oplog.errors import OplogBusyError, OplogError, OplogFullError
 from oplog.reader import Reader
 from oplog.store import Store, Writer
@@ -52,6 +53,7 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     revisions: Revisions
     lanes: Lanes
     effects: EffectRunner
+    inbox: Inbox
     nursery: trio.Nursery
     sources: Sources
     files: Callable[[Revision, int], FileTree]
@@ -65,7 +67,6 @@ class Worker:
     def __init__(self, services: WorkerServices, worker_id: bytes, status: Status) -> None:
         self.services = services
         self.id = worker_id
-        self.lane: Lane | None = None
         self.entries = WorkerEntries(services.reader, worker_id)
         self.deleted = False
         self.trouble: ShemError | None = None
@@ -74,7 +75,7 @@ class Worker:
         self._arguments: dict[str, tuple[str, Raw]] = {}
         self._output: list[tuple[int, str, bytes]] = []
         self._output_due = False
-        self._token = trio.lowlevel.current_trio_token()
+        self._last_finished: tuple[int, InvocationFinished | None] = (0, None)
         self.rows: WorkerRows
         self.writer: Writer
         self._attach(status)
@@ -110,17 +111,20 @@ class Worker:
             index = writer.append(entry)
             self.rows.absorb(index - 1)
             self.rows.apply(index, entry)
+            if isinstance(entry, InvocationFinished):
+                self._last_finished = index, entry
             return index
 
     async def commit(self) -> None:
         """Everything appended so far is durable on return. Raises: StoreError."""
         done = trio.Event()
+        inbox = self.services.inbox
         errors: list[OplogError] = []
 
         def committed(error: OplogError | None) -> None:
             if error is not None:
                 errors.append(error)
-            self._token.run_sync_soon(done.set)
+            inbox.post(done.set)
 
         self.writer.commit(committed)
         await done.wait()
@@ -217,6 +221,16 @@ class Worker:
                 raise self.previous_failed()
             await self._news.wait()
 
+    def outcome(self, state: KeyState) -> Outcome:
+        """The recorded outcome of a finished key."""
+        index, finished = self._last_finished
+        entry: Entry | None = finished
+        if index != state.finished_index:
+            entry = self.entries.one(state.finished_index)
+        if not isinstance(entry, InvocationFinished):
+            raise InternalError(f"{self.name}: the outcome of key {state.key!r} is missing")
+        return entry.outcome
+
     async def wait_news(self) -> None:
         """Waits for the next `notify`."""
         await self._news.wait()
@@ -251,7 +265,7 @@ class Worker:
         self._output.append((self.writer.last_index, level, text))
         if not self._output_due:
             self._output_due = True
-            self._token.run_sync_soon(self.services.nursery.start_soon, self._commit_output)
+            self.services.inbox.post(self.services.nursery.start_soon, self._commit_output)
 
     async def _commit_output(self) -> None:
         await trio.sleep(OUTPUT_COMMIT_S)
@@ -278,6 +292,7 @@ class Worker:
         status = read_status(self.services.store.engine, self.id)
         self._output = []
         self._arguments = {}
+        self._last_finished = (0, None)
         if status is None:
             self.deleted = True
         else:

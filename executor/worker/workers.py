@@ -16,7 +16,6 @@ from executor.wasm.types import FuncType
 from executor.worker.loop import InvocationLoop
 from executor.worker.reader import StoreReader, worker_parts
 from executor.worker.rows import delete_rows, read_status, read_worker_id
-from executor.worker.signatures import export_types
 from executor.worker.status import Status
 from executor.worker.worker import Worker, WorkerServices, store_error
 from oplog.engine import Batch
@@ -48,8 +47,7 @@ class Workers:
             worker_id = read_worker_id(engine, name)
             status = None if worker_id is None else read_status(engine, worker_id)
         known = status or read_component(engine, component)
-        revision = known.revision
-        return export_types(read_revision(engine, component, revision).exports)
+        return self._reader.exports(component, known.revision)
 
     async def named(self, name: str, env: dict[str, str] | None) -> InvocationLoop:
         """The worker of that name, created if there is none (durable with its first commit).

@@ -15,7 +15,8 @@ WAIT_S = 30
 
 def host_function(text, call, *, waits=False, uses=None):
     """`host_function("tick: func(x: u32) -> u32", lambda state, x: x + 1)`."""
-    name, type_ = parse_function(text, uses)
+    name, _, signature = text.rpartition(": func(")
+    _, type_ = parse_function(f"f: func({signature}", uses)
     return HostFunction(name=name, type=type_, call=call, waits=waits)
 
 
@@ -59,7 +60,9 @@ class Machine:
         return Linker(self.engine, self.component(text), host)
 
     def prepare(self, linker, state=None, **limits):
-        instance = Instance(linker, self.lanes.assign(), state, **limits)
+        """An instance that is not started yet; the lanes take turns."""
+        lane = self.lanes.lanes[len(self.instances) % len(self.lanes.lanes)]
+        instance = Instance(linker, lane, state, **limits)
         self.instances.append(instance)
         return instance
 

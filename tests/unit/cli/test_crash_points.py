@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 from uuid import UUID
 
@@ -8,16 +10,17 @@ from executor.cli.crash_points import (
     CrashingEngine,
     CrashPoint,
     crashing_perform,
+    crashing_store,
     crashing_writer,
     parse_crash_point,
 )
-from executor.durable.effects import Effect, perform_effect
+from executor.durable.effects import Effect
 from executor.errors import UsageError
 from oplog.codec import encode_entry
 from oplog.engine import Batch, Row
 from oplog.entry import InvocationFinished, NoOp, Outcome
 from oplog.memory_engine import MemoryEngine
-from oplog.store import Store, Writer
+from oplog.store import Store
 from tests.support.fake_executor import FakeStore
 
 WORKER = UUID(int=7).bytes
@@ -181,16 +184,29 @@ def test_only_remote_effects_count_and_after_is_after_they_ran(kind, runs):
     assert ran == runs
 
 
-def test_a_crash_point_wraps_engine_writers_and_effects_and_is_the_only_thing_that_does(
-    shem, store: FakeStore
-):
+def test_a_crash_point_opens_its_own_store_with_wrapped_engine_and_writers(tmp_path):
+    store = crashing_store(tmp_path / "store", point("append"))
+    assert isinstance(store.engine, CrashingEngine)
+    with pytest.raises(Killed):
+        store.writer(WORKER, 0).append(NoOp(at=1))
+    store.close()
+
+
+def test_a_crash_point_is_refused_while_another_process_runs_the_store(shem, tmp_path):
+    holder = "import sys, pathlib; from oplog.lmdb_engine import LmdbEngine;"
+    holder += "engine = LmdbEngine.open(pathlib.Path(sys.argv[1])); print(); sys.stdin.read()"
+    command = (sys.executable, "-c", holder, str(tmp_path / ".shem"))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.readline()
+        ran = shem("invoke", "a/b", "f", "--crash-at", "append:1", "--json")
+        process.kill()
+    assert (ran.code, ran.stdout, ran.error["kind"]) == (4, "", "busy")
+    assert str(process.pid) in ran.error["message"]
+
+
+def test_without_a_crash_point_nothing_is_wrapped(shem, store: FakeStore):
     store.outcomes["k"] = KeyboardInterrupt()
     shem("invoke", "a/b", "f", "--key", "k")
-    shem("invoke", "a/b", "f", "--key", "k", "--crash-at", "append:1")
-    plain, crashing = [options["options"] for _, options in store.opened]
-    assert (plain.store, plain.perform) == (Store, perform_effect)
-    made = crashing.store(MemoryEngine())
-    assert isinstance(made.engine, CrashingEngine)
-    assert made.writer_class is not Writer
-    assert crashing.perform is not perform_effect
-    made.close()
+    [(_, world)] = store.opened
+    assert set(world) == {"recover", "on_output"}

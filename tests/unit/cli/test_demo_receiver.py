@@ -5,10 +5,10 @@ import urllib.request
 import pytest
 import trio
 
+from executor import Transient
 from executor.cli import demo_bank, demo_receiver
 from executor.cli.demo_bank import RECEIVER_VARIABLE, charge
 from executor.cli.demo_receiver import started_receiver
-from executor.durable.retry import TransientError
 from executor.wasm.values import Ok
 
 
@@ -31,15 +31,15 @@ def test_a_key_is_charged_once_however_often_it_comes(monkeypatch):
         assert first == Ok("ch-001")
         assert call_bank("key-2", "bob", 7) == Ok("ch-002")
         assert call_bank("key-1", "alice", 5) == first
-        seen = [(c.key, c.who, c.cents, c.requests) for c in receiver.charges()]
-        assert seen == [("key-1", "alice", 5, 2), ("key-2", "bob", 7, 1)]
+        seen = [(c.key, c.who, c.cents, c.requests, c.charged) for c in receiver.charges()]
+        assert seen == [("key-1", "alice", 5, 2, 1), ("key-2", "bob", 7, 1, 1)]
         assert receiver.requests() == 3
 
 
 def test_a_bank_that_is_not_there_is_a_transient_error(monkeypatch):
     with started_receiver() as receiver:
         monkeypatch.setenv(RECEIVER_VARIABLE, receiver.url)
-    with pytest.raises(TransientError, match="was not reached"):
+    with pytest.raises(Transient, match="was not reached"):
         call_bank("key-1", "alice", 5)
 
 

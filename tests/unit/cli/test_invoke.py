@@ -251,7 +251,7 @@ def test_guest_output_goes_to_stderr_as_it_commits_with_json_too(shem, store, ca
 
     async def run():
         [(_, options)] = store.opened
-        write = options["options"].on_output
+        write = options["on_output"]
         write("a/b", "stdout", "grüß\n".encode())
         write("a/b", "info", b"not a stream")
         write("a/b", "stderr", b"\xff\n")

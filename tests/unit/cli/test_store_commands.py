@@ -25,7 +25,7 @@ def test_deploy_hands_over_every_option_and_prints_the_exports(shem, store, tmp_
             InitialFile(path="/tmp/r", content=b"a,b", writable=True),
         ),
         "host": ("bank:api",),
-        "limits": {"memory_bytes": 64 << 20},
+        "limits": {"memory": 64 << 20},
     }
 
 
@@ -45,8 +45,8 @@ def test_deploy_as_json(shem, tmp_path):
     ("options", "says"),
     [
         (("nothing.wasm",), "nothing.wasm: No such file or directory"),
-        (("c.wasm", "--limit", "memory=lots"), "'lots' is not a size"),
-        (("c.wasm", "--limit", "speed=1"), "'speed' is not a limit"),
+        (("c.wasm", "--limit", "memory=lots"), "'memory=lots' is not of the form NAME=SIZE"),
+        (("c.wasm", "--limit", "=1"), "'=1' is not of the form NAME=SIZE"),
         (("c.wasm", "--file", "c.wasm:relative"), "is not SRC:DST[:ro|rw]"),
         (("c.wasm", "--file", "missing:/x"), "missing: No such file"),
         (("c.wasm", "--env", "=x"), "is not of the form K=V"),
@@ -197,8 +197,8 @@ def test_run_takes_up_all_workers_and_the_others_only_those_they_name(
     assert shem("run", "--until-idle") == (0, "", "")
     assert store.calls == [("run", True)]
     shem("delete", "counter/alice")
-    assert [options.get("recover") for _, options in store.opened] == ["all", None]
-    store.opened[0][1]["options"].report("a/b: diverged\nat 7")
+    assert [options.get("recover") for _, options in store.opened] == ["all", "named"]
+    store.opened[0][1]["report"]("a/b: diverged\nat 7")
     assert capfdbinary.readouterr().err == b"shem: a/b: diverged; at 7\n"
 
 

@@ -260,9 +260,9 @@ def test_after_sigkill_at_any_instant_every_acknowledged_entry_is_there(path):
     print(f"seed {seed}")
     delays = random.Random(seed)
     acknowledged = dict.fromkeys(range(1, 5), 0)
-    for _ in range(6):
+    for _ in range(5):
         child = start_python(WRITE_UNTIL_KILLED, path)
-        threading.Timer(0.3 + delays.random() * 0.5, child.kill).start()
+        threading.Timer(0.2 + delays.random() * 0.4, child.kill).start()
         out, err = child.communicate()
         assert child.returncode == -9, err
         for line in out.split("\n")[:-1]:

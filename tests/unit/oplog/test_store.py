@@ -1,7 +1,6 @@
 import logging
 import os
 import threading
-import time
 
 import pytest
 
@@ -10,7 +9,8 @@ from oplog.entry import BeginAtomicRegion, Log, NoOp, Raw, Start
 from oplog.errors import FencedError, OplogError, OplogFullError
 from oplog.memory_engine import MemoryEngine
 from oplog.reader import Reader
-from oplog.store import Store, Writer
+from oplog.store import Store
+from oplog.writer import ASK_ENTRIES
 from tests.support.engines import DelegatingEngine, Heard, Hold
 
 ENTRY = NoOp(at=1)
@@ -240,6 +240,42 @@ def test_what_was_appended_during_a_failing_commit_is_lost_with_it(store, engine
     assert writer.last_index == 0
 
 
+def test_a_writer_stands_in_the_queue_once_however_it_got_there(store, engine):
+    writer = store.writer(os.urandom(16), 0)
+    refuse = refuse_for(writer.worker_id, OplogFullError("no room"))
+    hold = Hold()
+    engine.on_write = lambda batches: hold(batches) or refuse(batches)
+    queued, last = [], Heard()
+
+    def go_on(_):
+        writer.clear_failure()
+        engine.on_write = lambda _: None
+        for _ in range(2 * ASK_ENTRIES):
+            writer.append(ENTRY)
+        writer.commit(last)
+        queued.append(store._asked.count(writer))
+
+    writer.append(ENTRY)
+    writer.commit(go_on)
+    assert hold.entered.wait(30)
+    writer.append(ENTRY)
+    writer.commit(lambda _: None)
+    hold.go.set()
+    assert last.wait() is None
+    assert queued == [1]
+    assert store.engine.last_index(writer.worker_id) == 2 * ASK_ENTRIES
+
+
+def test_an_engine_that_does_not_answer_for_each_batch_closes_the_store(engine, caplog):
+    engine.on_write = lambda _: []
+    store = Store(engine)
+    writer = store.writer(os.urandom(16), 0)
+    writer.append(ENTRY)
+    assert "one result a batch" in str(committed(writer))
+    store.close()
+    assert store.closed_by is not None
+
+
 def test_two_writers_of_one_worker_cannot_both_commit(store):
     worker_id = os.urandom(16)
     one, other = store.writer(worker_id, 0), store.writer(worker_id, 0)
@@ -361,108 +397,3 @@ def test_any_other_failure_closes_the_store_and_everybody_hears_it(engine, caplo
         with pytest.raises(wanted, match=str(store.closed_by)[:10]):
             call()
     assert len(engine.groups) == 1
-
-
-# Closing.
-
-
-def test_closing_commits_what_was_asked_for_and_closes_the_engine(engine):
-    hold = engine.on_write = Hold()
-    store = Store(engine)
-    writers = [store.writer(os.urandom(16), 0) for _ in range(3)]
-    heard = [Heard() for _ in writers]
-    for writer, one in zip(writers, heard, strict=True):
-        writer.append(ENTRY)
-        writer.commit(one)
-    closer = threading.Thread(target=store.close)
-    closer.start()
-    hold.go.set()
-    closer.join(30)
-    assert [one.wait() for one in heard] == [None] * 3
-    assert engine.closed
-    assert store.closed_by is None
-    store.close()
-    for call in (
-        lambda: writers[0].append(ENTRY),
-        lambda: writers[0].commit(Heard()),
-        lambda: store.submit(Batch(), Heard()),
-        lambda: store.writer(os.urandom(16), 0),
-    ):
-        with pytest.raises(OplogError, match="closed"):
-            call()
-
-
-def test_closing_from_a_callback_neither_waits_for_itself_nor_loses_anything(engine):
-    store = Store(engine)
-    writer = store.writer(os.urandom(16), 0)
-    after = Heard()
-    writer.append(ENTRY)
-    writer.commit(lambda _: store.close())
-    writer.commit(after)
-    assert after.wait() is None
-    store.close()
-    assert engine.closed
-
-
-def test_many_threads_may_close_at_once(engine):
-    store = Store(engine)
-    threads = [threading.Thread(target=store.close) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert engine.closed
-
-
-def test_every_callback_of_a_store_that_is_closed_amid_work_is_called_once():
-    store = Store(MemoryEngine())
-    accepted = []
-
-    def work():
-        writer = store.writer(os.urandom(16), 0)
-        while True:
-            heard = Heard()
-            try:
-                writer.append(ENTRY)
-                writer.commit(heard)
-            except OplogError:
-                return
-            accepted.append(heard)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.05)
-    store.close()
-    for thread in threads:
-        thread.join(30)
-    assert accepted
-    assert {one.wait() for one in accepted} == {None}
-
-
-def test_a_writer_class_of_the_caller_sees_each_append():
-    class Counting(Writer):
-        appended = 0
-
-        def append(self, entry):
-            index = super().append(entry)
-            Counting.appended += 1
-            return index
-
-    store = Store(MemoryEngine())
-    store.writer_class = Counting
-    writer = store.writer(os.urandom(16), 0)
-    writer.append(ENTRY)
-    writer.append(log_of(99_999))
-    assert committed(writer) is None
-    assert Counting.appended == 2
-    store.close()
-
-
-def test_a_request_is_the_commit_of_its_writer(store):
-    writer = store.writer(os.urandom(16), 0)
-    writer.append(ENTRY)
-    heard = Heard()
-    store.request(writer, heard)
-    assert heard.wait() is None
-    assert store.epoch == 1

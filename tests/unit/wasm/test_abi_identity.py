@@ -66,7 +66,7 @@ def test_any_value_is_what_wasmtime_py_makes_of_it(seed):
     with machine() as made:
         for type_, text in guests(rnd):
             component = made.component(text)
-            run = component.wasmtime_component.type.exports(made.engine.wasmtime_engine)["run"].ty
+            run = component.wasmtime_component.type.exports(component.wasmtime_engine)["run"].ty
             theirs = run.result
             for _ in range(VALUES_A_TYPE):
                 value = random_value(rnd, type_)

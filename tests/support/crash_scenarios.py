@@ -1,0 +1,408 @@
+"""What the killed processes were doing: a guest, the invocations, and what each must answer.
+
+| scenario | guest          | what is in it                                                          |
+|----------|----------------|------------------------------------------------------------------------|
+| counter  | counter (C)    | state, remote writes, clock, random; a queue of two                    |
+| pair     | counter (C)    | two workers at once                                                    |
+| failure  | counter (C)    | a trap after a remote write, and a key that waits behind it            |
+| printer  | printer (C)    | output                                                                 |
+| charger  | charger (WAT)  | remote writes only                                                     |
+| flaky    | charger (WAT)  | remote writes that fail once each and are tried again                  |
+| reader   | charger (WAT)  | the same calls as read-remote: they may be repeated                    |
+| clocks   | clocks (WAT)   | recorded reads, whose digest is the state                              |
+| sleeper  | sleeper (WAT)  | a timer                                                                |
+| exit     | exiter (WAT)   | exits after a remote write                                             |
+| order    | order (Python) | remote writes, files, output, clocks, random: 18 MB of interpreter     |
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from tests.support import guests
+from tests.support.crash_plan import AnyStep, Invoke, Submit, Together, Wait
+
+
+class Answer(NamedTuple):
+    """What one key was answered with, in the end."""
+
+    text: str
+    """The result as WAVE, or the error; the kind of a refusal."""
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    references: tuple[str, ...]
+    """What the receiver answered to the charges of this invocation, in their order."""
+
+
+Check: TypeAlias = Callable[[Answer], bool]
+"""Whether an answer is right."""
+
+
+class Scenario(NamedTuple):
+    name: str
+    component: str
+    wasm: Callable[[], bytes]
+    steps: tuple[AnyStep, ...]
+    queries: tuple[Invoke, ...]
+    """Of the final state; they change nothing."""
+    checks: Mapping[str, Check]
+    """By key: keys are unique over the workers."""
+    charges: int
+    """Made in an undisturbed run."""
+    workers: tuple[str, ...]
+    bank: str = "demo:bank/api"
+    charge_type: str = "write-remote"
+    flaky: bool = False
+    across: Callable[[Mapping[str, Answer]], bool] = lambda _: True
+    """What must hold between answers."""
+
+    def judge(self, answers: Mapping[tuple[str, str], Answer]) -> Iterator[str]:
+        """Everything that is wrong with the answers, by worker and key."""
+        by_key = {key: answer for (_, key), answer in answers.items()}
+        if set(by_key) != set(self.checks):
+            yield f"answered were {sorted(by_key)}, asked for {sorted(self.checks)}"
+        for key, answer in by_key.items():
+            if key in self.checks and not self.checks[key](answer):
+                yield f"the answer to {key} is wrong: {answer}"
+        if not self.across(by_key):
+            yield f"the answers do not agree: {by_key}"
+
+
+def says(text: str) -> Check:
+    return lambda answer: answer.text == text
+
+
+def reads(pattern: str) -> Check:
+    return lambda answer: re.fullmatch(pattern, answer.text, re.DOTALL) is not None
+
+
+def charged(count: int) -> Check:
+    """The lines of the counter's `charge-many`: each names the receiver's own reference."""
+
+    def check(answer: Answer) -> bool:
+        lines = re.findall(r'"(ref-\d+) \d+ \d{10}"', answer.text)
+        return len(lines) == count and tuple(lines) == answer.references
+
+    return check
+
+
+def scenarios() -> dict[str, Scenario]:
+    found = (
+        counter(),
+        pair(),
+        failure(),
+        printer(),
+        charger(),
+        charger()._replace(name="flaky", flaky=True),
+        charger()._replace(name="reader", charge_type="read-remote"),
+        clocks(),
+        sleeper(),
+        exiter(),
+        order(),
+    )
+    return {scenario.name: scenario for scenario in found}
+
+
+def counter() -> Scenario:
+    worker = "counter/alice"
+    return Scenario(
+        name="counter",
+        component="counter",
+        wasm=guests.counter_component,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="add", arguments=("5",), key="five"),
+            Submit(worker=worker, function="charge-many", arguments=('"bob"', "2"), key="bob"),
+            Submit(worker=worker, function="add", arguments=("3",), key="three"),
+            Wait(worker=worker, key="three"),
+            Wait(worker=worker, key="bob"),
+            Invoke(worker=worker, function="charge-many", arguments=('"eve"', "1"), key="eve"),
+        ),
+        queries=(Invoke(worker=worker, function="get", key="get"),),
+        checks={
+            "five": says("5"),
+            "bob": charged(2),
+            "three": says("10"),
+            "eve": charged(1),
+            "get": says("11"),
+        },
+        charges=3,
+    )
+
+
+def pair() -> Scenario:
+    left, right = "counter/left", "counter/right"
+    return Scenario(
+        name="pair",
+        component="counter",
+        wasm=guests.counter_component,
+        workers=(left, right),
+        steps=(
+            Together(
+                sequences=(
+                    (
+                        Invoke(
+                            worker=left, function="charge-many", arguments=('"l"', "2"), key="l-2"
+                        ),
+                        Invoke(worker=left, function="add", arguments=("3",), key="l-3"),
+                    ),
+                    (
+                        Submit(worker=right, function="add", arguments=("4",), key="r-4"),
+                        Invoke(
+                            worker=right, function="charge-many", arguments=('"r"', "2"), key="r-2"
+                        ),
+                        Wait(worker=right, key="r-4"),
+                    ),
+                )
+            ),
+        ),
+        queries=(
+            Invoke(worker=left, function="get", key="get-l"),
+            Invoke(worker=right, function="get", key="get-r"),
+        ),
+        checks={
+            "l-2": charged(2),
+            "l-3": says("5"),
+            "r-4": says("4"),
+            "r-2": charged(2),
+            "get-l": says("5"),
+            "get-r": says("6"),
+        },
+        charges=4,
+    )
+
+
+def failure() -> Scenario:
+    worker = "counter/fails"
+    return Scenario(
+        name="failure",
+        component="counter",
+        wasm=guests.counter_component,
+        workers=(worker,),
+        steps=(
+            Submit(worker=worker, function="charge-many", arguments=('"x"', "1"), key="charge"),
+            Submit(worker=worker, function="fail", key="fail"),
+            Submit(worker=worker, function="add", arguments=("1",), key="behind"),
+            Wait(worker=worker, key="charge"),
+            Wait(worker=worker, key="fail"),
+            Invoke(worker=worker, function="add", arguments=("1",), key="behind"),
+            Wait(worker=worker, key="charge"),
+        ),
+        queries=(),
+        checks={
+            "charge": charged(1),
+            "fail": reads("guest-trap: .*"),
+            "behind": says("previous-failed"),
+        },
+        charges=1,
+    )
+
+
+def printer() -> Scenario:
+    worker = "printer/one"
+
+    def prints(text: str, stdout: str, stderr: str) -> Check:
+        return lambda answer: (answer.text, answer.stdout, answer.stderr) == (text, stdout, stderr)
+
+    return Scenario(
+        name="printer",
+        component="printer",
+        wasm=guests.printer_component,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="print", arguments=('"first"',), key="first"),
+            Invoke(worker=worker, function="warn", arguments=('"second"',), key="second"),
+            Invoke(worker=worker, function="print", arguments=('"third"',), key="third"),
+        ),
+        queries=(Invoke(worker=worker, function="write", arguments=("[104, 105]",), key="hi"),),
+        checks={
+            "first": prints("1", "first\n", ""),
+            "second": prints("2", "", "second\n"),
+            "third": prints("3", "third\n", ""),
+            "hi": prints("", "hi", ""),
+        },
+        charges=0,
+    )
+
+
+def charger() -> Scenario:
+    worker = "charger/one"
+    return Scenario(
+        name="charger",
+        component="charger",
+        wasm=lambda: guests.CHARGER,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="charge-many", arguments=("2",), key="two"),
+            Invoke(worker=worker, function="charge-many", arguments=("1",), key="one"),
+        ),
+        queries=(Invoke(worker=worker, function="charge-many", arguments=("0",), key="none"),),
+        checks={"two": says("2"), "one": says("3"), "none": says("3")},
+        charges=3,
+    )
+
+
+def clocks() -> Scenario:
+    worker = "clocks/one"
+    return Scenario(
+        name="clocks",
+        component="clocks",
+        wasm=lambda: guests.CLOCKS,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="read", arguments=("2",), key="two"),
+            Invoke(worker=worker, function="read", arguments=("1",), key="one"),
+        ),
+        queries=(Invoke(worker=worker, function="read", arguments=("0",), key="none"),),
+        checks={"two": reads(r"\d+"), "one": reads(r"\d+"), "none": reads(r"\d+")},
+        across=lambda answers: answers["one"].text == answers["none"].text,
+        charges=0,
+    )
+
+
+SLEEP_NS: Final = 50_000_000
+
+
+def sleeper() -> Scenario:
+    worker = "sleeper/one"
+
+    def slept(answer: Answer) -> bool:
+        return answer.text.isdigit() and int(answer.text) >= SLEEP_NS
+
+    return Scenario(
+        name="sleeper",
+        component="sleeper",
+        wasm=lambda: guests.SLEEPER,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="sleep", arguments=(str(SLEEP_NS),), key="first"),
+            Invoke(worker=worker, function="sleep", arguments=(str(SLEEP_NS),), key="second"),
+        ),
+        queries=(Invoke(worker=worker, function="sleep", arguments=("0",), key="none"),),
+        checks={"first": slept, "second": slept, "none": reads(r"\d+")},
+        charges=0,
+    )
+
+
+EXITER: Final = b"""
+(component
+  (import "demo:bank/api" (instance $bank
+    (export "charge" (func (param "who" string) (param "cents" u64)
+      (result (result string (error string)))))))
+  (import "wasi:cli/exit@0.2.0" (instance $exit
+    (export "exit" (func (param "status" (result))))))
+  (core module $Memory
+    (memory (export "memory") 1)
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))
+  (core instance $memory (instantiate $Memory))
+  (alias core export $memory "memory" (core memory $mem))
+  (alias core export $memory "cabi_realloc" (core func $realloc))
+  (core func $charge (canon lower (func $bank "charge")
+    (memory $mem) (realloc $realloc) string-encoding=utf8))
+  (core func $leave (canon lower (func $exit "exit")))
+  (core module $Main
+    (import "bank" "charge" (func $charge (param i32 i32 i64 i32)))
+    (import "exit" "exit" (func $exit (param i32)))
+    (global $count (mut i32) (i32.const 0))
+    (func (export "add") (param $n i32) (result i32)
+      (global.set $count (i32.add (global.get $count) (local.get $n)))
+      (global.get $count))
+    (func (export "leave")
+      (call $charge (i32.const 16) (i32.const 0) (i64.const 7) (i32.const 32))
+      (call $exit (i32.const 1))))
+  (core instance $main (instantiate $Main
+    (with "bank" (instance (export "charge" (func $charge))))
+    (with "exit" (instance (export "exit" (func $leave))))))
+  (func $add (param "n" u32) (result u32) (canon lift (core func $main "add")))
+  (func $leave-now (canon lift (core func $main "leave")))
+  (instance $api (export "add" (func $add)) (export "leave" (func $leave-now)))
+  (export "demo:exiter/api" (instance $api)))
+"""
+"""`add: func(n: u32) -> u32`; `leave: func()` charges 7 cents and exits with an error."""
+
+
+def exiter() -> Scenario:
+    worker = "exiter/one"
+    return Scenario(
+        name="exit",
+        component="exiter",
+        wasm=lambda: EXITER,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="add", arguments=("2",), key="two"),
+            Submit(worker=worker, function="leave", key="leave"),
+            Submit(worker=worker, function="add", arguments=("1",), key="behind"),
+            Wait(worker=worker, key="leave"),
+            Invoke(worker=worker, function="add", arguments=("1",), key="behind"),
+        ),
+        queries=(),
+        checks={
+            "two": says("2"),
+            "leave": lambda answer: answer.exit_code == 1,
+            "behind": says("previous-failed"),
+        },
+        charges=1,
+    )
+
+
+def order() -> Scenario:
+    worker = "orders/ann"
+    items = '{sku: "tea", quantity: 2, cents: 450}, {sku: "cup", quantity: 1, cents: 1200}'
+    large = f'{{id: "large", customer: "ann", items: [{items}]}}'
+    small = '{id: "small", customer: "ann", items: [{sku: "pin", quantity: 1, cents: 5}]}'
+    empty = '{id: "empty", customer: "ann", items: []}'
+
+    def receipt(order: str, cents: int) -> Check:
+        def check(answer: Answer) -> bool:
+            references = ", ".join(f'"{reference}"' for reference in answer.references)
+            pattern = (
+                rf'ok\({{order: "{order}", customer: "ann", total-cents: {cents}, '
+                rf'references: \[{references}\], confirmation: "[0-9a-f-]{{45}}", '
+                rf"placed-at: \d{{10}}}}\)"
+            )
+            printed = f"order {order}: placed, {cents} cents, "
+            return bool(
+                re.fullmatch(pattern, answer.text) and answer.stdout.count(printed) == 1
+            )
+
+        return check
+
+    def ledger_agrees(answers: Mapping[str, Answer]) -> bool:
+        rows = []
+        for key, cents in (("large", 2100), ("small", 5)):
+            placed_at = re.search(r"placed-at: (\d+)", answers[key].text)
+            assert placed_at is not None
+            rows.append(rf'"{placed_at[1]}\t{key}\tann\t{cents}"')
+        return answers["ledger"].text == f"[{', '.join(rows)}]"
+
+    def placed(order: str, cents: int) -> str:
+        return f'{{id: "{order}", customer: "ann", state: placed, charged-cents: {cents}}}'
+
+    return Scenario(
+        name="order",
+        component="orders",
+        wasm=guests.order_component,
+        bank="demo:orders/bank",
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="place", arguments=(large,), key="large"),
+            Submit(worker=worker, function="place", arguments=(small,), key="small"),
+            Submit(worker=worker, function="place", arguments=(empty,), key="empty"),
+            Wait(worker=worker, key="small"),
+            Wait(worker=worker, key="empty"),
+        ),
+        queries=(
+            Invoke(worker=worker, function="orders", key="orders"),
+            Invoke(worker=worker, function="ledger", key="ledger"),
+        ),
+        checks={
+            "large": receipt("large", 2100),
+            "small": receipt("small", 5),
+            "empty": says('err("an order needs at least one item")'),
+            "orders": says(f"[{placed('large', 2100)}, {placed('small', 5)}]"),
+            "ledger": lambda answer: answer.text.startswith("["),
+        },
+        across=ledger_agrees,
+        charges=3,
+    )

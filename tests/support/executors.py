@@ -1,0 +1,196 @@
+"""Executors of tests: over a store in memory that outlives them, with every host call written down.
+
+`opened` runs an executor; the engine stays readable and can be opened again, as a disk can after the
+death of a process. `copy_oplog` puts the first entries of a recorded oplog into another engine, with
+the rows that the fold gives. `Traces` keeps what each instance of a guest asked and was answered.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from executor import Executor
+from executor import executor as executor_module
+from executor.host import INTERFACES
+from executor.wasm.host_function import PENDING, HostFunction, HostInterface
+from executor.worker import revision as revision_module
+from executor.worker.entries import WorkerEntries
+from executor.worker.rows import WorkerRows, read_worker_id
+from executor.worker.status import Status
+from oplog.engine import Batch, Engine, Row
+from oplog.entry import Entry
+from oplog.memory_engine import MemoryEngine
+from oplog.payload import stored_references
+from oplog.reader import Reader
+from oplog.store import Store
+from tests.support import programs
+from tests.support.engines import DelegatingEngine
+
+TIMEOUT_S = 30
+COMPONENT_TABLES = ("components", "component_names")
+
+
+class LastingEngine(DelegatingEngine):
+    """A store in memory that is still there when its executor has closed it."""
+
+    def __init__(self, inner: Engine | None = None, **options: Any) -> None:
+        super().__init__(inner or MemoryEngine(), **options)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, engine: Engine, *, host: Any = (), **options: Any
+) -> AsyncIterator[Executor]:
+    """`folder` keeps compiled components, and may be shared."""
+    interfaces = (*INTERFACES, programs.mirror())
+    with patch.object(executor_module, "INTERFACES", interfaces):
+        async with Executor.open(folder, host=host, store=Store(engine), **options) as shem:
+            yield shem
+
+
+def worker_entries(engine: Engine, worker: str) -> list[tuple[int, Entry]]:
+    """Every committed entry, large values in place."""
+    worker_id = read_worker_id(engine, worker)
+    assert worker_id is not None, worker
+    return entries_of(engine, worker_id)
+
+
+def entries_of(engine: Engine, worker_id: bytes) -> list[tuple[int, Entry]]:
+    entries = WorkerEntries(Reader(engine), worker_id)
+    found: list[tuple[int, Entry]] = []
+    while page := entries.page(len(found) + 1):
+        found += page
+    return found
+
+
+def folded_rows(worker_id: bytes, entries: list[tuple[int, Entry]]) -> list[Row]:
+    """Every row of a worker whose oplog this is, made from nothing but the oplog."""
+    rows = WorkerRows(worker_id, Status(), ())
+    for index, entry in entries:
+        rows.apply(index, entry)
+    return rows.take(0)
+
+
+def copy_components(source: Engine, target: Engine) -> None:
+    rows = [
+        Row(table=table, key=key, value=value)
+        for table in COMPONENT_TABLES
+        for key, value in source.read_rows(table)
+    ]
+    assert target.write([Batch(rows=rows)]) == [None]
+
+
+def copy_oplog(
+    source: Engine,
+    target: Engine,
+    worker: str,
+    count: int,
+    change: Callable[[list[tuple[int, Entry]]], list[tuple[int, Entry]]] | None = None,
+) -> None:
+    """The component and the first `count` entries of a worker. `change` may tamper with them."""
+    copy_components(source, target)
+    worker_id = read_worker_id(source, worker)
+    assert worker_id is not None
+    if change is not None:
+        write_oplog(target, worker_id, change(entries_of(source, worker_id)[:count]))
+        return
+    entries = source.read_entries(worker_id, 1, count)
+    digests = {digest for _, raw in entries for digest in stored_references(raw)}
+    batch = Batch(
+        entries=[(worker_id, index, raw) for index, raw in entries],
+        rows=folded_rows(worker_id, entries_of(source, worker_id)[:count]),
+        payloads=[(digest, source.read_payload(digest)) for digest in digests],
+    )
+    assert target.write([batch]) == [None]
+
+
+def write_oplog(target: Engine, worker_id: bytes, entries: list[tuple[int, Entry]]) -> None:
+    """Entries, renumbered from 1, as one commit with the rows of their fold."""
+    store = Store(LastingEngine(target))
+    numbered = list(enumerate((entry for _, entry in entries), 1))
+    writer = store.writer(worker_id, 0, lambda: folded_rows(worker_id, numbered))
+    for _, entry in numbered:
+        writer.append(entry)
+    errors: list[object] = []
+    writer.commit(errors.append)
+    store.close()
+    assert errors == [None]
+
+
+class Traces:
+    """What each instance asked and was answered, by its session, oldest first."""
+
+    def __init__(self) -> None:
+        self.sessions: list[tuple[Any, list[tuple[str, tuple[object, ...], object]]]] = []
+
+    @property
+    def calls(self) -> list[list[tuple[str, tuple[object, ...], object]]]:
+        return [calls for _, calls in self.sessions]
+
+    def installed(self) -> Any:
+        """While it is entered, host functions are traced in executors that open."""
+        linked = revision_module.linked_interface
+
+        def traced(table: Any) -> HostInterface:
+            interface = linked(table)
+            functions = tuple(self._traced(table.name, row) for row in interface.functions)
+            return msgspec.structs.replace(interface, functions=functions)
+
+        return patch.object(revision_module, "linked_interface", traced)
+
+    def _of(self, session: Any) -> list[tuple[str, tuple[object, ...], object]]:
+        for known, calls in self.sessions:
+            if known is session:
+                return calls
+        self.sessions.append((session, []))
+        return self.sessions[-1][1]
+
+    def _traced(self, interface: str, function: HostFunction) -> HostFunction:
+        path = f"{interface}.{function.name}"
+
+        def plain(state: Any, *arguments: object) -> object:
+            value = function.call(state, *arguments)
+            self._of(state.session).append((path, arguments, value))
+            return value
+
+        def waiting(state: Any, pending: Any, *arguments: object) -> object:
+            calls = self._of(state.session)
+            told = TracedPending(pending, lambda v: calls.append((path, arguments, v)))
+            value = function.call(state, told, *arguments)
+            if value is not PENDING:
+                calls.append((path, arguments, value))
+            return value
+
+        return msgspec.structs.replace(function, call=waiting if function.waits else plain)
+
+
+class TracedPending:
+    def __init__(self, pending: Any, seen: Callable[[object], None]) -> None:
+        self._pending = pending
+        self._seen = seen
+        self.fail = pending.fail
+
+    def set(self, value: object) -> None:
+        self._seen(value)
+        self._pending.set(value)
+
+
+@cache
+def shared_folder(root: Path) -> Path:
+    """One place for the compiled components of a test run."""
+    folder = root / "artifacts-of-tests"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def prefixes(count: int) -> Iterator[int]:
+    """Every length of a prefix that holds at least the worker's creation."""
+    yield from range(1, count + 1)

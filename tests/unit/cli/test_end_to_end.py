@@ -1,0 +1,181 @@
+"""The command line on a real store with a real component; what is killed are child processes."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from executor.cli.app import main
+from tests.unit.cli.conftest import Ran
+
+COUNTER = """
+(component
+  (import "demo:bank/api" (instance $bank
+    (export "charge" (func (param "cents" u32) (result u32)))))
+  (core func $charge (canon lower (func $bank "charge")))
+  (core module $code
+    (import "bank" "charge" (func $charge (param i32) (result i32)))
+    (global $sum (mut i32) (i32.const 0))
+    (func (export "add") (param i32) (result i32)
+      (global.set $sum (i32.add (global.get $sum) (call $charge (local.get 0))))
+      (global.get $sum))
+    (func (export "negate") (param i32) (result i32)
+      (i32.sub (i32.const 0) (local.get 0)))
+    (func (export "fail") unreachable))
+  (core instance $made (instantiate $code
+    (with "bank" (instance (export "charge" (func $charge))))))
+  (func $add (param "n" u32) (result u32) (canon lift (core func $made "add")))
+  (func $negate (param "n" s32) (result s32) (canon lift (core func $made "negate")))
+  (func $fail (canon lift (core func $made "fail")))
+  (instance $api
+    (export "add" (func $add)) (export "negate" (func $negate)) (export "fail" (func $fail)))
+  (export "demo:counter/api" (instance $api)))
+"""
+
+BANK = """
+from pathlib import Path
+from executor import host_function
+
+@host_function("demo:bank/api", "charge: func(cents: u32) -> u32", type="write-remote")
+def charge(call, cents):
+    with Path(__file__).with_name("charges").open("a") as file:
+        file.write(call.key + "\\n")
+    return cents
+"""
+
+
+@pytest.fixture
+def shem(tmp_path, monkeypatch, capfdbinary):
+    """Runs `shem` in this process in a folder with a deployed counter."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SHEM_DATA", raising=False)
+    name = f"bank_of_{abs(hash(tmp_path))}"
+    (tmp_path / "counter.wat").write_text(COUNTER)
+    (tmp_path / f"{name}.py").write_text(BANK)
+
+    def run(*arguments: str) -> Ran:
+        code = main(arguments)
+        out, err = capfdbinary.readouterr()
+        return Ran(code, out.decode(), err.decode())
+
+    deployed = run("deploy", "counter.wat", "--host", f"{name}:charge", "--json")
+    assert deployed.code == 0, deployed.stderr
+    assert deployed.json["exports"][0] == "demo:counter/api.{add}: func(n: u32) -> u32"
+    return run
+
+
+def child(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "executor.cli", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def charges(tmp_path) -> list[str]:
+    file = tmp_path / "charges"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("point", "asked"),
+    [
+        ("append:1", {1}),
+        ("append:4", {1, 2}),  # the effect's end was ordered, and may not be committed
+        ("commit:2", {1}),
+        ("before-effect:1", {1}),
+        ("after-effect:1", {2}),
+        ("before-result", {1, 2}),
+        ("after-result", {1}),
+    ],
+)
+def test_a_killed_invocation_is_finished_by_the_same_command(shem, tmp_path, point, asked):
+    killed = child("invoke", "counter/a", "add", "5", "--key", "k", "--crash-at", point)
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "")
+    assert shem("invoke", "counter/a", "add", "5", "--key", "k") == (0, "5\n", "")
+    assert shem("invoke", "counter/a", "add", "5", "--key", "k", "--json").json["deduplicated"]
+    made = charges(tmp_path)
+    assert len(set(made)) == 1
+    assert len(made) in asked
+    finished = shem("oplog", "counter/a", "--kind", "invocation-finished").stdout
+    assert len(finished.splitlines()) == 1
+
+
+def test_the_commands_agree_about_a_worker(shem):
+    assert shem("invoke", "counter/a", "add", "5", "--key", "k1").stdout == "5\n"
+    assert shem("invoke", "counter/a", "add", "6", "--key", "k2").stdout == "11\n"
+    assert shem("invoke", "counter/a", "negate", "7").stdout == "-7\n"
+    assert shem("invoke", "counter/a", "negate", "-7").stdout == "7\n"
+    worker = shem("worker", "counter/a", "--json").json
+    lines = shem("oplog", "counter/a", "--json").stdout.splitlines()
+    assert worker["entries"] == len(lines)
+    assert (worker["status"], worker["pending"], worker["current_key"]) == ("idle", [], None)
+    [listed] = shem("workers", "counter", "--json").json["workers"]
+    assert listed["entries"] == worker["entries"]
+    rebuilt = shem("crash", "counter/a", "--json").json
+    assert (rebuilt["entries"], rebuilt["divergence"]) == (len(lines), None)
+    replayed = shem("replay", "counter/a", "--json")
+    assert (replayed.code, replayed.json["divergence"]) == (0, None)
+    assert shem("components", "--json").json[0]["workers"] == 1
+    assert shem("delete", "counter/a", "--json").json["done"] is True
+    assert shem("worker", "counter/a").code == 3
+
+
+def test_what_is_accepted_without_waiting_is_run_by_run(shem, tmp_path):
+    accepted = shem("invoke", "counter/a", "add", "5", "--key", "k", "--no-wait", "--json")
+    assert (accepted.code, accepted.json["status"]) == (0, "pending")
+    assert shem("run", "--until-idle").code == 0
+    assert shem("invoke", "counter/a", "add", "5", "--key", "k").stdout == "5\n"
+    assert len(set(charges(tmp_path))) == 1
+
+
+def test_a_failure_and_what_comes_after_it_have_their_exit_codes(shem):
+    failed = shem("invoke", "counter/a", "fail", "--key", "k1", "--json")
+    assert (failed.code, failed.stderr) == (1, "")
+    assert (failed.json["status"], failed.json["error"]["kind"]) == ("failed", "guest-trap")
+    assert shem("invoke", "counter/a", "fail", "--key", "k1").code == 1
+    after = shem("invoke", "counter/a", "add", "5", "--key", "k2", "--json")
+    assert (after.code, after.json["error"]["kind"]) == (1, "previous-failed")
+    assert shem("invoke", "counter/a", "add", "5", "--key", "k1", "--json").error["kind"] == (
+        "key-conflict"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind"),
+    [
+        (("counter/a", "add"), 2, "bad-arguments"),
+        (("counter/a", "add", "-5"), 2, "bad-arguments"),
+        (("counter/a", "add", '"five"'), 2, "bad-arguments"),
+        (("counter/a", "ad", "5"), 3, "unknown-function"),
+        (("kounter/a", "add", "5"), 3, "unknown-component"),
+        (("counter", "add", "5"), 2, "usage"),
+        (("counter/a", "add", "5", "--key", ""), 2, "usage"),
+    ],
+)
+def test_a_request_that_cannot_be_accepted_says_why_and_records_nothing(
+    shem, arguments, code, kind
+):
+    ran = shem("invoke", *arguments, "--json")
+    assert (ran.code, ran.stdout, ran.error["kind"]) == (code, "", kind)
+    assert shem("workers", "--json").json["workers"] == []
+
+
+def test_readers_work_beside_the_process_that_runs_the_store_and_a_second_executor_does_not(
+    shem, tmp_path
+):
+    shem("invoke", "counter/a", "add", "5", "--key", "k")
+    command = (sys.executable, "-m", "executor.cli", "run")
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        try:
+            while (
+                busy := shem("invoke", "counter/a", "add", "5", "--key", "k", "--json")
+            ).code == 0:
+                assert process.poll() is None
+            assert shem("worker", "counter/a").code == 0
+            assert shem("oplog", "counter/a", "--limit", "1").stdout.count("\n") == 1
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 130
+        finally:
+            process.kill()
+        assert process.stderr.read().startswith(b"shem: interrupted: ")
+    assert (busy.code, busy.error["kind"]) == (4, "busy")
+    assert str(process.pid) in busy.error["message"]
