@@ -23,10 +23,8 @@ from executor.services.components import (
     same_revision,
 )
 from executor.wasm.component import Component
-from executor.worker.worker import WorkerServices, store_error
-from oplog.engine import Batch
-from oplog.errors import OplogError
-from oplog.store import Store
+from executor.worker.commits import submit
+from executor.worker.worker import WorkerServices
 
 LIMITS = ("memory",)
 """Names of the limits that a deployment may set; in bytes."""
@@ -119,26 +117,6 @@ def revision_row(
         limits={f"{limit}_bytes": size for limit, size in options.get("limits", {}).items()},
     )
     return row, contents
-
-
-async def submit(store: Store, batch: Batch, where: str) -> None:
-    """Writes one unit; durable on return. Raises: StoreError."""
-    done = trio.Event()
-    token = trio.lowlevel.current_trio_token()
-    errors: list[OplogError] = []
-
-    def written(error: OplogError | None) -> None:
-        if error is not None:
-            errors.append(error)
-        token.run_sync_soon(done.set)
-
-    try:
-        store.submit(batch, written)
-    except OplogError as error:
-        raise store_error(error, where) from error
-    await done.wait()
-    if errors:
-        raise store_error(errors[0], where) from errors[0]
 
 
 def ignore_progress(stage: str) -> None:

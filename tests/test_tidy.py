@@ -106,6 +106,8 @@ CATCHES_EVERYTHING = ("executor.wasm.boundary",)
 # outcome here.
 CATCHES_EXCEPTION = (
     *CATCHES_EVERYTHING,
+    "executor.executor",
+    "oplog.store",
     "executor.cli.app",
     "executor.durable.effects",
     "executor.durable.session",

@@ -18,6 +18,7 @@ the committer's. What they share is guarded by the writer's lock.
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, Protocol
 
+import msgspec
 import trio
 
 from executor.durable.effects import Effect, EffectHandle, EffectRunner
@@ -31,7 +32,7 @@ from executor.replay.phases import Phase, PhaseEvent, next_phase
 from executor.wasm.host_function import LeaveGuest
 from oplog.entry import End, InvocationStarted, Log, Outcome, Raw, Start
 from oplog.errors import OplogError
-from oplog.store import Writer
+from oplog.writer import FULL_BYTES, Writer
 
 WRITES_AWAITED_MAX_S: Final = 5.0
 
@@ -45,31 +46,33 @@ class Listener(Protocol):
     def on_live(self) -> None:
         """Live was published; under the worker's lock."""
 
+    def on_full(self) -> None:
+        """Too much of the worker waits to become durable: the guest is to wait as well."""
+
     def on_output(self, level: str, text: bytes) -> None:
         """A line of output was appended and is not yet committed; on the lane."""
 
 
+class SessionWorld(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session uses of the executor around it."""
+
+    effects: EffectRunner
+    listener: Listener
+    wall_ns: Callable[[], int]
+    defer: Callable[[Callable[[], None]], None]
+    """Has something run when the guest's lane has nothing else to do; on that lane."""
+
+
 class DurableSession:
-    def __init__(
-        self,
-        *,
-        worker: str,
-        writer: Writer,
-        cursor: Cursor,
-        effects: EffectRunner,
-        listener: Listener,
-        wall_ns: Callable[[], int],
-        defer: Callable[[Callable[[], None]], None],
-    ) -> None:
+    def __init__(self, *, worker: str, writer: Writer, cursor: Cursor, world: SessionWorld) -> None:
         self.worker = worker
         self.worker_id = writer.worker_id
         self.writer = writer
         self.cursor = cursor
-        self.effects = effects
-        self.listener = listener
-        self.wall_ns = wall_ns
-        self.defer = defer
-        """Has something run when the guest's lane has nothing else to do."""
+        self.effects = world.effects
+        self.listener = world.listener
+        self.wall_ns = world.wall_ns
+        self.defer = world.defer
         self.phase = Phase.REPLAYING
         self.live = False
         """Published: effects may start. Reading it needs no lock, since it only ever turns on."""
@@ -87,7 +90,6 @@ class DurableSession:
         """The derived key of the call that is being performed."""
         self.guest_time_ns = 0
         """`at` of the last entry that the guest caused or observed."""
-        self.logged = 0
         self._open: dict[int, EffectHandle] = {}
 
     # -- replay ------------------------------------------------------------------------------
@@ -188,7 +190,10 @@ class DurableSession:
     def append_end(self, index: int, response: Raw) -> None:
         """Orders the `end` of a call. Not durable."""
         self.guest_time_ns = at = self.wall_ns()
-        self.writer.append(End(at=at, start_index=index, response=response))
+        writer = self.writer
+        writer.append(End(at=at, start_index=index, response=response))
+        if writer.buffered_bytes >= FULL_BYTES:
+            self.listener.on_full()
 
     def key_of(self, index: int) -> str:
         """The derived key of the call whose start is at `index`."""
@@ -210,7 +215,8 @@ class DurableSession:
         except UnicodeDecodeError:
             entry = Log(at=at, level=level, text=text.decode(errors="replace"), octets=text)
         self.writer.append(entry)
-        self.logged += 1
+        if self.writer.buffered_bytes >= FULL_BYTES:
+            self.listener.on_full()
         self.listener.on_output(level, text)
 
     def leave(self, reason: LeaveReason) -> NoReturn:

@@ -120,7 +120,9 @@ class Boundary:
     def leave(self, crossing: Crossing) -> None:
         """Forget the store: nothing of it may run any more."""
         self.abandon_waits(crossing)
-        self._crossings.pop(crossing.store_at, None)
+        # Only its own: the address of a deleted store is soon that of another one.
+        if self._crossings.get(crossing.store_at) is crossing:
+            del self._crossings[crossing.store_at]
         crossing.guest_handles.close()
 
     def abandon_waits(self, crossing: Crossing) -> None:

@@ -24,19 +24,20 @@ import trio
 
 from executor.durable.reasons import CommitFailed, Exited
 from executor.durable.retry import DEFAULT_POLICY, TransientError, retry_delay_s
-from executor.durable.session import DurableSession
+from executor.durable.session import DurableSession, SessionWorld
 from executor.errors import Divergence, GuestTrap, InternalError, LimitError, ShemError, StoreError
 from executor.host.state import HostState
 from executor.replay.cursor import Cursor
 from executor.replay.regions import Regions
-from executor.wasm.instance import Left, Raised, Returned
+from executor.wasm.instance import Instance, Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
 from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
+from executor.worker.commits import store_error
 from executor.worker.resident import Replayed, Resident
 from executor.worker.revision import Revision
 from executor.worker.status import REFUSING
-from executor.worker.worker import Worker, store_error
+from executor.worker.worker import Worker
 from oplog import entry as entries
 from oplog.errors import OplogError, OplogFullError
 
@@ -330,30 +331,32 @@ async def make_resident(worker: Worker, *, may_go_live: bool, to: int | None = N
         worker=status.name,
         writer=worker.writer,
         cursor=cursor,
-        effects=services.effects,
-        listener=listener,
-        wall_ns=services.sources.wall_ns,
-        defer=lane.defer,
+        world=SessionWorld(
+            effects=services.effects,
+            listener=listener,
+            wall_ns=services.sources.wall_ns,
+            defer=lane.defer,
+        ),
     )
     session.may_go_live = may_go_live
     session.stop = recorded_stop(worker)
-    state = HostState(
+    listener.state = state = HostState(
         session=session,
         sources=services.sources,
         files=services.files(revision, status.created_at),
         environment=environment(worker, revision),
         arguments=(),
     )
-    listener.state = state
     memory = status.limits.get("memory_bytes")
+    instance = Instance(revision.linker, lane, state, memory_bytes_max=memory)
+    listener.instance = instance
     return Resident(
         revision=revision,
         session=session,
-        state=state,
+        instance=instance,
         lane=lane,
-        lanes=services.lanes,
         inbox=services.inbox,
-        memory_bytes_max=memory,
+        release=lambda: services.lanes.release(lane),
     )
 
 
@@ -395,6 +398,7 @@ class WorldListener:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self.state: HostState | None = None
+        self.instance: Instance | None = None
 
     def on_live(self) -> None:
         state = self.state
@@ -402,6 +406,15 @@ class WorldListener:
         state.clock.anchor(
             state.sources.wall_ns(), self._worker.status.created_at, state.sources.monotonic_ns()
         )
+
+    def on_full(self) -> None:
+        """On the lane, or on the trio thread while the guest waits: the guest gives way at its next
+        epoch check, and runs on once a commit has made room.
+        """
+        instance = self.instance
+        assert instance is not None
+        instance.pause()
+        self._worker.writer.on_drained(instance.resume)
 
     def on_output(self, level: str, text: bytes) -> None:
         self._worker.on_output(level, text)

@@ -15,11 +15,10 @@ from executor.durable.inbox import Inbox
 from executor.durable.reasons import ReachedTarget
 from executor.durable.session import DurableSession
 from executor.errors import Divergence, GuestTrap
-from executor.host.state import HostState
 from executor.wasm.host_function import LeaveGuest
 from executor.wasm.instance import Instance, Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
-from executor.wasm.lane import Lane, Lanes
+from executor.wasm.lane import Lane
 from executor.wasm.plain import decode_arguments, encode_result
 from executor.wasm.traps import Trapped
 from executor.worker.revision import Revision
@@ -45,20 +44,18 @@ class Resident:
         *,
         revision: Revision,
         session: DurableSession,
-        state: HostState,
+        instance: Instance,
         lane: Lane,
-        lanes: Lanes,
         inbox: Inbox,
-        memory_bytes_max: int | None,
+        release: Callable[[], None],
     ) -> None:
+        """`release` gives the lane back; called once the instance is deleted."""
         self.revision = revision
         self.session = session
-        self.state = state
+        self.instance = instance
         self.lane = lane
-        self.lanes = lanes
-        self._released = False
-        self.instance = Instance(revision.linker, lane, state, memory_bytes_max=memory_bytes_max)
         self.inbox = inbox
+        self._release: Callable[[], None] | None = release
 
     async def start(self) -> GuestOutcome:
         """Instantiates: `Returned` if the instance is ready."""
@@ -93,9 +90,9 @@ class Resident:
         closed = trio.Event()
         self.instance.close(lambda: self.inbox.post(closed.set))
         await closed.wait()
-        if not self._released:
-            self._released = True
-            self.lanes.release(self.lane)
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
     def outcome_of(self, path: str, outcome: Returned) -> Outcome:
         """The recordable outcome of a call that returned."""

@@ -28,13 +28,14 @@ from executor.errors import (
 from executor.services.files import FileTree
 from executor.sources import Sources
 from executor.wasm.lane import Lanes
+from executor.worker.commits import store_error
 from executor.worker.entries import WorkerEntries
 from executor.worker.revision import Revision, Revisions
 from executor.worker.rows import WorkerRows, read_queue, read_status
 from executor.worker.status import REFUSING, KeyState, Status, request_digest
 from oplog.engine import Row
 from oplog.entry import Create, Entry, InvocationFinished, Outcome, PendingInvocation, Raw
-from oplog.errors import OplogBusyError, OplogError, OplogFullError
+from oplog.errors import OplogError
 from oplog.reader import Reader
 from oplog.store import Store, Writer
 
@@ -298,17 +299,3 @@ class Worker:
         else:
             self._attach(status)
         self.trouble = None
-
-
-def store_error(error: OplogError, where: str) -> StoreError:
-    """The executor's word for a refusal of the store."""
-    if isinstance(error, OplogFullError):
-        return StoreError(
-            f"no room to commit: {error}",
-            kind="disk-full",
-            where=where,
-            hint="make space; what was accepted continues then",
-        )
-    if isinstance(error, OplogBusyError):
-        return StoreError(str(error), kind="busy", where=where)
-    return StoreError(str(error), where=where)

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 
 import trio
 
-from executor.deployment import submit
 from executor.errors import AlreadyExists, StoreError
 from executor.records import Done
 from executor.services.components import read_component, read_revision
 from executor.wasm.types import FuncType
+from executor.worker.commits import store_error, submit
 from executor.worker.loop import InvocationLoop
 from executor.worker.reader import StoreReader, worker_parts
 from executor.worker.rows import delete_rows, read_status, read_worker_id
 from executor.worker.status import Status
-from executor.worker.worker import Worker, WorkerServices, store_error
+from executor.worker.worker import Worker, WorkerServices
 from oplog.engine import Batch
 from oplog.entry import Create
 from oplog.errors import OplogError
