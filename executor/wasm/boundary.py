@@ -202,13 +202,14 @@ class Boundary:
         codec: Codec | None = None
 
         def callback(_env: int, store: int, _type: int, args: int, *rest: int) -> None:
-            _count, results, _n, trap, continuation = rest
             nonlocal codec
-            crossing = crossings[store]
+            _count, results, _n, trap, continuation = rest
+            # First of all: without a continuation Wasmtime aborts the process.
             ready = u64_at(continuation)
             ready.value = _READY
             u64_at(continuation + 8).value = 1
             u64_at(continuation + 16).value = 0
+            crossing = crossings[store]
             try:
                 if codec is None:
                     codec = codec_of()

@@ -33,8 +33,6 @@ SETTINGS_VERSION: Final = 1
 MAGIC: Final = b"\0asm"
 CORE_MODULE: Final = b"\x01\x00\x00\x00"
 COMPONENT: Final = b"\x0d\x00\x01\x00"
-NEEDS_CONCURRENCY: Final = "requires the component model async feature"
-"""What the plain engine says of a component that uses concurrent tasks."""
 BUILD_HINT: Final = (
     "build a component for WASI 0.2, for example with `wasm-tools component new` or cargo-component"
 )
@@ -114,9 +112,8 @@ class Engine:
     def _compiled(self, binary: bytes) -> tuple[Any, Any]:
         try:
             return WasmtimeComponent(self._plain, binary), self._plain
-        except wasmtime.WasmtimeError as error:
-            if NEEDS_CONCURRENCY not in str(error):
-                raise _rejected_by_wasmtime(str(error)) from error
+        except wasmtime.WasmtimeError:
+            pass  # the other engine takes all that this one does, and says better what is wrong
         try:
             return WasmtimeComponent(self._concurrent, binary), self._concurrent
         except wasmtime.WasmtimeError as error:
@@ -168,7 +165,14 @@ def _binary(wasm: bytes) -> bytes:
     try:
         return bytes(wasmtime.wat2wasm(bytes(wasm)))
     except (wasmtime.WasmtimeError, UnicodeDecodeError) as error:
-        raise ComponentRejected(f"the WAT text does not parse: {error}") from error
+        raise ComponentRejected(f"the WAT text does not parse: {_in_one_line(error)}") from error
+
+
+def _in_one_line(error: Exception) -> str:
+    """What the text's parser says, and where; it draws the place over several lines."""
+    lines = str(error).splitlines()
+    places = [line.rpartition("<anon>:")[2] for line in lines if "<anon>:" in line]
+    return f"{lines[0]} (line and column {places[0]})" if places else lines[0]
 
 
 def _check_header(binary: bytes) -> None:

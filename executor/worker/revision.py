@@ -6,6 +6,7 @@ milliseconds) and compiles again only where the artifact is missing or of anothe
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from executor.durable.call import host_function
@@ -22,6 +23,7 @@ from executor.services.components import (
 )
 from executor.wasm.component import Component, ExportedFunction
 from executor.wasm.engine import Engine as WasmEngine
+from executor.wasm.engine import StaleArtifact
 from executor.wasm.host_function import HostInterface
 from executor.wasm.linker import Linker
 from oplog.engine import Engine as StoreEngine
@@ -106,7 +108,7 @@ class Revisions:
     def _component(self, digest: str, wasm: bytes | None) -> Component:
         engine = WasmEngine.open()
         path = artifact_path(self._path, digest, engine.settings_tag)
-        if path.exists():
+        with suppress(FileNotFoundError, StaleArtifact):
             return engine.load(path)
         if wasm is None:
             wasm = read_content(self._store, digest)

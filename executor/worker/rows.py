@@ -81,7 +81,9 @@ class WorkerRows:
         """States that differ from the store's, or did until a commit that is not yet confirmed,
         with the index of the entry that changed them last."""
         self._unsaved: set[str] = set()
-        self._rows: list[Row] = []
+        self._queue_rows: dict[int, Row] = {}
+        """Of the `pending` table, by index; an invocation that starts before its acceptance was
+        committed leaves none."""
         self._saved_state = status.state if status.last_index else ""
         self._saved_work = has_work(status) if status.last_index else False
         self._saved_index = status.last_index
@@ -98,14 +100,13 @@ class WorkerRows:
         self._unsaved.add(key)
         if change.queued:
             self.queue[key] = index
-            self._rows.append(
-                Row(table="pending", key=index_row(self.worker_id, index), value=key.encode())
-            )
+            row_key = index_row(self.worker_id, index)
+            self._queue_rows[index] = Row(table="pending", key=row_key, value=key.encode())
         elif key in self.queue:
             pending_index = self.queue.pop(key)
-            self._rows.append(
-                Row(table="pending", key=index_row(self.worker_id, pending_index), value=None)
-            )
+            if self._queue_rows.pop(pending_index, None) is None:
+                row_key = index_row(self.worker_id, pending_index)
+                self._queue_rows[pending_index] = Row(table="pending", key=row_key, value=None)
 
     def key_state(self, engine: Engine, key: str) -> KeyState | None:
         """What is known of `key`: unsaved, current, or in the store."""
@@ -138,8 +139,8 @@ class WorkerRows:
             return []
         self._dirty = False
         self._saved_index = status.last_index
-        rows = self._rows
-        self._rows = []
+        rows = list(self._queue_rows.values())
+        self._queue_rows = {}
         if self._saved_state != status.state:
             rows.extend(self._state_rows())
         work = has_work(status)

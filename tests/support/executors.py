@@ -5,10 +5,8 @@ death of a process. `copy_oplog` puts the first entries of a recorded oplog into
 the rows that the fold gives. `Traces` keeps what each instance of a guest asked and was answered.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -28,10 +26,12 @@ from oplog.memory_engine import MemoryEngine
 from oplog.payload import stored_references
 from oplog.reader import Reader
 from oplog.store import Store
+from guests import recipes
 from tests.support import programs
 from tests.support.engines import DelegatingEngine
 
 TIMEOUT_S = 30
+COMPILED = recipes.GUESTS / "build" / "compiled"
 COMPONENT_TABLES = ("components", "component_names")
 
 
@@ -46,13 +46,11 @@ class LastingEngine(DelegatingEngine):
 
 
 @asynccontextmanager
-async def opened(
-    folder: Path, engine: Engine, *, host: Any = (), **options: Any
-) -> AsyncIterator[Executor]:
-    """`folder` keeps compiled components, and may be shared."""
+async def opened(engine: Engine, *, host: Any = (), **options: Any) -> AsyncIterator[Executor]:
+    """Compiled components are kept with the built guests, for all tests and runs."""
     interfaces = (*INTERFACES, programs.mirror())
     with patch.object(executor_module, "INTERFACES", interfaces):
-        async with Executor.open(folder, host=host, store=Store(engine), **options) as shem:
+        async with Executor.open(COMPILED, host=host, store=Store(engine), **options) as shem:
             yield shem
 
 
@@ -181,16 +179,3 @@ class TracedPending:
     def set(self, value: object) -> None:
         self._seen(value)
         self._pending.set(value)
-
-
-@cache
-def shared_folder(root: Path) -> Path:
-    """One place for the compiled components of a test run."""
-    folder = root / "artifacts-of-tests"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def prefixes(count: int) -> Iterator[int]:
-    """Every length of a prefix that holds at least the worker's creation."""
-    yield from range(1, count + 1)

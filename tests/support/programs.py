@@ -69,7 +69,7 @@ RELAY = (
     (with "peer" (instance (export "call" (func $call))))))
   (func $relay (param "text" string) (result (result string (error string)))
     (canon lift (core func $main "relay") (memory $mem) (realloc $realloc)
-      (post-return (func $main "relayed")) string-encoding=utf8))
+      (post-return (core func $main "relayed")) string-encoding=utf8))
   (func $count (result u32) (canon lift (core func $main "count")))
   (instance $api (export "relay" (func $relay)) (export "count" (func $count)))
   (export "demo:relay/api" (instance $api)))
