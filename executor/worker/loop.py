@@ -177,6 +177,20 @@ class InvocationLoop:
         return path, arguments
 
     async def _conclude(self, resident: Resident, outcome: GuestOutcome) -> Verdict:
+        """What becomes of the guest that was left: an outcome to record, or nothing of its own."""
+        match outcome:
+            case Left(CommitFailed(error)) if isinstance(error, OplogError):
+                return self._hold(error)
+            case Left(reason) if not isinstance(reason, Exited):
+                return Verdict.REBUILD
+            case Raised(OplogError() as error):
+                return self._hold(error)
+            case Raised(Divergence() | GuestTrap() | StoreError() | InternalError() as error):
+                return self._stand_still(error)
+            case _:
+                return await self._record(resident, outcome)
+
+    async def _record(self, resident: Resident, outcome: GuestOutcome) -> Verdict:
         """Records how the current invocation left the guest."""
         worker = self.worker
         if worker.status.current is None and (key := worker.next_key()) is not None:
@@ -191,28 +205,17 @@ class InvocationLoop:
                 return await self._finish(failure("guest-trap", outcome.message))
             case Left(Exited(code)):
                 return await self._finish(entries.Outcome(exit=code))
-            case Left(CommitFailed(error)) if isinstance(error, OplogError):
-                return self._hold(error)
-            case Left():
-                return Verdict.REBUILD
-            case Raised(error):
-                return await self._conclude_error(resident, error)
-
-    async def _conclude_error(self, resident: Resident, error: BaseException) -> Verdict:
-        match error:
-            case OplogError():
-                return self._hold(error)
-            case Divergence() | GuestTrap() | StoreError() | InternalError():
-                return self._stand_still(error)
-            case TransientError():
+            case Raised(TransientError() as error):
                 return await self._retry(resident, error)
-            case LimitError():
+            case Raised(LimitError() as error):
                 return await self._finish(failure("limit", error.message))
-            case ShemError():
+            case Raised(ShemError() as error):
                 return await self._finish(failure("guest-error", error.message))
-            case _:
+            case Raised(error):
                 text = f"{type(error).__name__}: {error}"
                 return await self._finish(failure("guest-error", text))
+            case Left():
+                raise InternalError(f"{worker.name}: left the guest for {outcome.reason}")
 
     async def _finish(self, outcome: entries.Outcome) -> Verdict:
         """Appends the outcome and commits it; only then any waiter hears of it."""
@@ -361,11 +364,13 @@ async def make_resident(worker: Worker, *, may_go_live: bool, to: int | None = N
 
 
 async def rebuild(resident: Resident) -> Replayed:
-    """Instantiates and replays. A failure to instantiate is the replay's outcome."""
+    """Instantiates and replays. A failure to instantiate is the outcome of the invocation that the
+    instance is made for, if nothing else is recorded that an instance went through before.
+    """
     started = await resident.start()
     if isinstance(started, Returned):
         return await resident.replay()
-    return Replayed(outcome=started)
+    return Replayed(outcome=resident.not_made(started))
 
 
 def recorded_stop(worker: Worker) -> tuple[int, entries.Outcome] | None:

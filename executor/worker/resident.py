@@ -14,7 +14,7 @@ import trio
 from executor.durable.inbox import Inbox
 from executor.durable.reasons import ReachedTarget
 from executor.durable.session import DurableSession
-from executor.errors import Divergence, GuestTrap
+from executor.errors import Divergence, GuestTrap, InternalError, StoreError
 from executor.wasm.host_function import LeaveGuest
 from executor.wasm.instance import Instance, Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
@@ -23,8 +23,12 @@ from executor.wasm.plain import decode_arguments, encode_result
 from executor.wasm.traps import Trapped
 from executor.worker.revision import Revision
 from oplog.entry import InvocationStarted, Outcome
+from oplog.errors import OplogError
 
 Done = Callable[[GuestOutcome], None]
+
+STANDS_STILL = (Divergence, GuestTrap, InternalError, OplogError, StoreError)
+"""Errors that say by themselves why a replay cannot go on."""
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +84,20 @@ class Resident:
         """Runs one exported function."""
         function = self.revision.export(path)
         return await self._on_lane(lambda done: self.instance.call(function, arguments, done))
+
+    def not_made(self, outcome: GuestOutcome) -> GuestOutcome:
+        """The end of a replay whose instance could not be made. With recorded calls before it that
+        is no outcome of an invocation: an instance was there when they were recorded.
+        """
+        session = self.session
+        try:
+            following = session.cursor.peek()
+            if following is not None and isinstance(following[1], InvocationStarted):
+                session.next_invocation()
+                following = session.cursor.peek()
+        except Exception as error:
+            return Raised(error)
+        return outcome if following is None else unlike_recorded(session, outcome, following[0])
 
     async def close(self, *, writes_awaited_s: float | None = None) -> None:
         """Ends the session's effects, then deletes the instance. Idempotent."""
@@ -171,31 +189,41 @@ class Replay:
     def _left_in_replay(self, outcome: Trapped | Left | Raised) -> GuestOutcome:
         """A guest that did not return while history remains has not done what it did before."""
         session = self._session
-        if isinstance(outcome, Raised) or (
-            isinstance(outcome, Left) and isinstance(outcome.reason, ReachedTarget)
-        ):
+        if isinstance(outcome, Left) and isinstance(outcome.reason, ReachedTarget):
+            return outcome
+        if isinstance(outcome, Raised) and isinstance(outcome.error, STANDS_STILL):
             return outcome
         following = session.cursor.peek()
         if following is None:
             session.go_live()
             return outcome
-        if isinstance(outcome, Trapped):
-            return Raised(
-                GuestTrap(
-                    f"{outcome.message}, while replaying, before entry {following[0]}",
-                    where=session.worker,
-                    hint="the recorded run did not trap here: was the component changed?",
-                )
-            )
-        return Raised(
-            Divergence(
-                worker=session.worker,
-                index=following[0],
-                recorded="more of the invocation",
-                requested=f"to leave the guest: {outcome.reason}",
-            )
-        )
+        return unlike_recorded(session, outcome, following[0])
 
     def _finish(self, end: Replayed) -> None:
         self._end.append(end)
         self._done(Returned(None))
+
+
+def unlike_recorded(session: DurableSession, outcome: GuestOutcome, index: int) -> GuestOutcome:
+    """The report of a guest that was left before it came to the recorded entry `index`."""
+    match outcome:
+        case Raised(error) if isinstance(error, STANDS_STILL):
+            return outcome
+        case Trapped() | Raised():
+            what = outcome.message if isinstance(outcome, Trapped) else str(outcome.error)
+            return Raised(
+                GuestTrap(
+                    f"{what}, while replaying, before entry {index}",
+                    where=session.worker,
+                    hint="the recorded run did not fail here: was the component changed?",
+                )
+            )
+        case _:
+            return Raised(
+                Divergence(
+                    worker=session.worker,
+                    index=index,
+                    recorded="more of the invocation",
+                    requested=f"to leave the guest: {outcome}",
+                )
+            )

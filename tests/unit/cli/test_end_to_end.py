@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -166,10 +167,13 @@ def test_readers_work_beside_the_process_that_runs_the_store_and_a_second_execut
     command = (sys.executable, "-m", "executor.cli", "run")
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
-            while (
-                busy := shem("invoke", "counter/a", "add", "5", "--key", "k", "--json")
-            ).code == 0:
+            lock = tmp_path / ".shem" / "executor.lock"
+            deadline = time.monotonic() + 20
+            while str(process.pid) not in lock.read_text():
                 assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            busy = shem("invoke", "counter/a", "add", "5", "--key", "k", "--json")
             assert shem("worker", "counter/a").code == 0
             assert shem("oplog", "counter/a", "--limit", "1").stdout.count("\n") == 1
             process.send_signal(signal.SIGINT)

@@ -202,6 +202,48 @@ def test_a_function_that_the_world_imports_is_bound_from_the_nameless_interface(
     assert made.call(made.start(made.linker(text, host)), "run") == Returned(42)
 
 
+TWO_RESOURCES = """(import "a:{x}/api" (instance ${x}
+    (export "thing" (type $t (sub resource)))
+    (export "make" (func (result (own $t))))
+    (export "take" (func (param "it" (own $t))))))
+  (alias export ${x} "thing" (type $thing-{x}))
+  (core func $make-{x} (canon lower (func ${x} "make")))
+  (core func $take-{x} (canon lower (func ${x} "take")))
+  (core func $drop-{x} (canon resource.drop $thing-{x}))"""
+
+
+def test_resources_of_one_name_from_two_interfaces_are_two_resources(made):
+    text = f"""(component {TWO_RESOURCES.format(x="one")} {TWO_RESOURCES.format(x="two")}
+      (core module $m
+        (import "h" "make-one" (func $make (result i32)))
+        (import "h" "take-two" (func $take (param i32)))
+        (import "h" "drop-one" (func $drop (param i32)))
+        (func (export "good") (call $drop (call $make)))
+        (func (export "bad") (call $take (call $make))))
+      (core instance $i (instantiate $m (with "h" (instance
+        (export "make-one" (func $make-one)) (export "take-two" (func $take-two))
+        (export "drop-one" (func $drop-one))))))
+      (func (export "good") (canon lift (core func $i "good")))
+      (func (export "bad") (canon lift (core func $i "bad"))))"""
+    things = {"thing": OwnType("thing")}
+    log = []
+
+    def thing_interface(name):
+        return host_interface(
+            host_function("make: func() -> thing", lambda _state: 7, uses=things),
+            host_function("take: func(it: thing)", lambda *_: log.append("taken"), uses=things),
+            name=f"a:{name}/api",
+            resources={"thing": lambda _state, number: log.append(f"{name} {number}")},
+        )
+
+    linker = made.linker(text, thing_interface("one"), thing_interface("two"))
+    assert made.call(made.start(linker), "good") == Returned()
+    assert log == ["one 7"]
+    outcome = made.call(made.start(linker), "bad")
+    assert "handle index" in outcome.message
+    assert log == ["one 7"]
+
+
 def test_exports_of_interfaces_have_paths_and_those_of_toolchains_are_not_shown(made):
     text = """(component
       (core module $m (func (export "f") (result i32) (i32.const 7)))

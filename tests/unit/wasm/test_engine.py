@@ -38,6 +38,13 @@ def binary():
     return subprocess.run(command, input=BUSY.encode(), capture_output=True, check=True).stdout
 
 
+def printed_by(program):
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_a_process_has_one_engine_and_faulthandler_is_on_before_it(engine):
     assert Engine.open() is engine
     assert faulthandler.is_enabled()
@@ -50,10 +57,7 @@ def test_nothing_is_made_at_import():
         "assert e.Engine._opened is None; assert not faulthandler.is_enabled();"
         "e.Engine.open(); assert faulthandler.is_enabled(); print('made')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "made\n", done.stderr
+    assert printed_by(program) == "made\n"
 
 
 def test_a_trap_does_not_end_the_process_when_standard_error_is_closed():
@@ -66,10 +70,7 @@ def test_a_trap_does_not_end_the_process_when_standard_error_is_closed():
         ' (canon lift (core func $i "f"))))\'))\n'
         "    print(made.call(i, 'f').message)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "trapped (unreachable)\n", done.stderr
+    assert printed_by(program) == "trapped (unreachable)\n"
 
 
 def test_text_and_binary_compile_to_artifacts_that_load_from_bytes_and_files(

@@ -313,6 +313,9 @@ def run_one_round(made, linker, rnd, tallies):
             continue
         if luck < 0.4:
             instance.interrupt("dropped")
+        elif luck < 0.6:
+            instance.pause()
+            instance.resume()
         match outcome.wait():
             case Returned(value):
                 assert value == count * (count + 1) // 2 + count
