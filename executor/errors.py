@@ -8,12 +8,12 @@ ShemError                 `kind` is the word of the JSON error object, `hint` wh
 ├── InvocationError       the guest's fault, recorded in the oplog
 │   ├── GuestTrap · GuestError · GuestExit
 │   └── PreviousFailed · WorkerDeleted · InvocationInterrupted · InvocationCancelled
-├── Divergence            log and guest disagree; never retried by itself (index, recorded, requested)
+├── Divergence            log and guest disagree (index, recorded, requested); never retried
 ├── LimitError            a limit: which, its value, how to raise it
-└── StoreError            the store cannot be used or has no room (disk-full, store-corrupt, store-format)
+└── StoreError            no room, or the store cannot be used (kind says which)
     └── HostBindingError  a host function of the embedder cannot be imported
 
-InternalError             ours: an invariant broke. Outside the tree, so that nobody handles it by accident.
+InternalError             ours: an invariant broke; outside the tree, so that nobody handles it
 """
 
 from typing import ClassVar

@@ -70,6 +70,8 @@ from oplog.store import Store
 _log = logging.getLogger(__name__)
 
 KEY_BYTES_MAX: Final = 1_024
+REBUILDS_MAX: Final = 16
+"""Workers that replay at the same time."""
 OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
     "guest-trap": GuestTrap,
     "guest-error": GuestError,
@@ -144,6 +146,7 @@ class Executor:
                     lanes=lanes,
                     effects=effects,
                     inbox=inbox,
+                    rebuilds=trio.CapacityLimiter(REBUILDS_MAX),
                     nursery=nursery,
                     sources=world.get("sources") or SystemSources(),
                     files=initial_files(engine),

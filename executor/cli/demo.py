@@ -135,9 +135,8 @@ class Story:
         with process:
             try:
                 output, _ = process.communicate(timeout=STEP_TIMEOUT_S)
-            except BaseException:
-                process.kill()
-                raise
+            finally:
+                process.kill()  # nothing, if it has ended
         if process.returncode != 0:
             raise InternalError(f"shem {shlex.join(arguments)} ended with {process.returncode}")
         return output or ""

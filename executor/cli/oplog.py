@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 
 from executor.cli.command_line import CommandLine, command_options
-from executor.cli.oplog_text import entry_text
+from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
 from executor.cli.output import EXIT_DONE, json_line, stdout_console, write_line
 from executor.cli.shapes import entry_json
 from executor.errors import WorkerNotFound
@@ -80,15 +80,15 @@ def json_writer() -> Callable[[OplogRecord], None]:
 
 
 def line_writer(console: Console, index_width: int) -> Callable[[OplogRecord], None]:
-    """Aligned lines; on a terminal coloured, and cut at its width."""
+    """Aligned lines; on a terminal coloured, with the time of day, and cut at its width."""
 
     def write(record: OplogRecord) -> None:
-        text = entry_text(record, index_width)
         if console.is_terminal:
+            text = entry_text(record, index_width, TO_MILLISECONDS)
             text.truncate(console.width, overflow="ellipsis")
             console.print(text)
         else:
-            write_line(text.plain)
+            write_line(entry_text(record, index_width).plain)
 
     return write
 

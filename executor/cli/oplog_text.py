@@ -34,6 +34,10 @@ TYPE_WIDTH: Final = 12
 VALUE_LENGTH_MAX: Final = 160
 """Characters of a value that a line shows; `--json` has the whole."""
 
+WHOLE: Final = slice(None)
+TO_MILLISECONDS: Final = slice(len("2026-11-30T"), len("2026-11-30T10:08:10.123"))
+"""The part of a time that a terminal has room for."""
+
 STYLES: Final[dict[type, str]] = {
     Create: "bold",
     Start: "cyan",
@@ -50,15 +54,18 @@ STYLES: Final[dict[type, str]] = {
 }
 
 
-def entry_text(record: OplogRecord, index_width: int) -> Text:
-    """The line; a hidden entry is marked `~` and dim, a hint is dim but for its kind."""
+def entry_text(record: OplogRecord, index_width: int, shown_time: slice = WHOLE) -> Text:
+    """The line, with that part of the time.
+
+    A hidden entry is marked `~` and dim; a hint is dim but for its kind.
+    """
     entry = record.entry
     style = STYLES.get(type(entry), "")
     dim = "dim" if record.hidden or type(entry) in HINTS else ""
     text = Text(no_wrap=True, end="")
     text.append(f"{record.index:>{index_width}}", "dim")
     text.append("~ " if record.hidden else "  ", "red")
-    text.append(f"{time_text(entry.at)}  ", "dim")
+    text.append(f"{time_text(entry.at)[shown_time]}  ", "dim")
     text.append(f"{KIND_OF[type(entry)]:<{KIND_WIDTH}}  ", "dim" if record.hidden else style)
     text.append(_summary(record), dim)
     text.rstrip()

@@ -141,9 +141,6 @@ def _maybe_lower(type_: WitType | None, resources: ResourceIds) -> Lower | None:
     return None if type_ is None else compile_lower(type_, resources)
 
 
-# --------------------------------------------------------------------------- reading
-
-
 def _lift_primitive(name: str) -> Lift:
     if name == "bool":
         return lambda at, _crossing: _bool_at(at).payload != 0
@@ -254,9 +251,6 @@ def _lift_flags(flags: tuple[str, ...]) -> Lift:
         ]
 
     return lift
-
-
-# --------------------------------------------------------------------------- writing
 
 
 def _new_box(pointer_at: int) -> int:

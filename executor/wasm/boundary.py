@@ -132,7 +132,7 @@ class Boundary:
             self._waits.pop(number, None)
             pending.abandon()
 
-    # ------------------------------------------------------------- what Wasmtime calls
+    # What Wasmtime calls.
 
     def host_callback(
         self, where: str, function: HostFunction, codec_of: Callable[[], "Codec"]

@@ -125,6 +125,19 @@ any_to_host = _short(
 any_clone = _short("wasmtime_component_resource_any_clone", c_void_p, c_void_p)
 any_delete = _short("wasmtime_component_resource_any_delete", None, c_void_p)
 
+# Types of an instance: the n-th export, of which the caller owns the extern and then the item.
+instance_type_export_count = _short(
+    "wasmtime_component_instance_type_export_count", c_size_t, c_void_p, c_void_p
+)
+instance_type_export_nth = _short(
+    "wasmtime_component_instance_type_export_nth",
+    c_bool,
+    *(c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_void_p),
+)
+extern_type = _short("wasmtime_component_extern_type", None, c_void_p, c_void_p)
+extern_delete = _short("wasmtime_component_extern_delete", None, c_void_p)
+item_delete = _short("wasmtime_component_item_delete", None, c_void_p)
+
 # Errors.
 error_new = _short("wasmtime_error_new", c_void_p, c_char_p)
 

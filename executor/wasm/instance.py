@@ -71,7 +71,7 @@ class Instance:
         self._gone = False
         self._closing = False
 
-    # ----------------------------------------------------------------- any thread
+    # On any thread.
 
     def start(self, done: Done) -> None:
         """Instantiate; `done` is called on the lane, with `Returned(None)` if all went well."""
@@ -119,7 +119,7 @@ class Instance:
     def _wake(self) -> None:
         self._lane.post(self._poll)
 
-    # ----------------------------------------------------------------- on the lane
+    # On the lane.
 
     def _start(self, done: Done) -> None:
         if self._store or self._gone:

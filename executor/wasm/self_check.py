@@ -100,6 +100,8 @@ def check_layout() -> None:
     _same("offset of a component value's payload", value.of.offset, 8)
     _same("size of a record field", ctypes.sizeof(entry), ffi.FIELD_BYTES)
     _same("offset of a record field's value", entry.val.offset, 16)
+    item = wasmtime_ffi.wasmtime_component_item_t
+    _same("offset of what an import or export is", item.of.offset, 8)
     _same("size of a pointer", ctypes.sizeof(ctypes.c_void_p), 8)
     _same("kind tags", ffi.KIND, KIND_TAGS)
     _copy_all_kinds()

@@ -16,12 +16,13 @@ thing that the next round starts from.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
 import trio
 
+from executor.durable.inbox import Inbox
 from executor.durable.reasons import CommitFailed, Exited
 from executor.durable.retry import DEFAULT_POLICY, TransientError, retry_delay_s
 from executor.durable.session import DurableSession, SessionWorld
@@ -54,6 +55,30 @@ class Verdict(Enum):
     REBUILD = "rebuild"
     STAND_STILL = "stand still"
     HOLD = "hold"
+
+
+class RebuildTurn:
+    """A place among those that replay at the same time; it ends when the instance is live, though
+    the invocation that it goes on with may take for ever.
+    """
+
+    def __init__(self, limiter: trio.CapacityLimiter, inbox: Inbox) -> None:
+        self._limiter = limiter
+        self._inbox = inbox
+        self._held = False
+
+    async def take(self) -> None:
+        await self._limiter.acquire_on_behalf_of(self)
+        self._held = True
+
+    def end(self) -> None:
+        """Any thread; idempotent."""
+        self._inbox.post(self._release)
+
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            self._limiter.release_on_behalf_of(self)
 
 
 class InvocationLoop:
@@ -137,16 +162,26 @@ class InvocationLoop:
         try:
             if self.resident is None:
                 await self._wait_for_retry()
-                self.resident = await make_resident(worker, may_go_live=True)
-                outcome = await rebuild(self.resident)
-                if outcome.outcome is None:
-                    return Verdict.GO_ON
-                return await self._conclude(self.resident, outcome.outcome)
+                return await self._rebuild()
             return await self._run_next(self.resident)
         except OplogError as error:
             return self._hold(error)
         except Exception as error:
             return self._stand_still(error)
+
+    async def _rebuild(self) -> Verdict:
+        """Makes an instance and replays; goes on with the invocation that it finds open."""
+        services = self.worker.services
+        turn = RebuildTurn(services.rebuilds, services.inbox)
+        await turn.take()
+        try:
+            self.resident = await make_resident(self.worker, may_go_live=True, on_live=turn.end)
+            replayed = await rebuild(self.resident)
+        finally:
+            turn.end()
+        if replayed.outcome is None:
+            return Verdict.GO_ON
+        return await self._conclude(self.resident, replayed.outcome)
 
     async def _wait_for_retry(self) -> None:
         status = self.worker.status
@@ -314,7 +349,13 @@ def failure(kind: str, message: str) -> entries.Outcome:
 # -- making and rebuilding an instance ---------------------------------------------------------
 
 
-async def make_resident(worker: Worker, *, may_go_live: bool, to: int | None = None) -> Resident:
+async def make_resident(
+    worker: Worker,
+    *,
+    may_go_live: bool,
+    to: int | None = None,
+    on_live: Callable[[], None] | None = None,
+) -> Resident:
     """A new instance with the worker's committed history before it, not yet instantiated."""
     services = worker.services
     status = worker.status
@@ -329,7 +370,7 @@ async def make_resident(worker: Worker, *, may_go_live: bool, to: int | None = N
         target=committed if to is None else min(to, committed),
         regions=Regions(status.cuts),
     )
-    listener = WorldListener(worker)
+    listener = WorldListener(worker, on_live)
     session = DurableSession(
         worker=status.name,
         writer=worker.writer,
@@ -370,7 +411,7 @@ async def rebuild(resident: Resident) -> Replayed:
     started = await resident.start()
     if isinstance(started, Returned):
         return await resident.replay()
-    return Replayed(outcome=resident.not_made(started))
+    return resident.not_made(started)
 
 
 def recorded_stop(worker: Worker) -> tuple[int, entries.Outcome] | None:
@@ -400,8 +441,9 @@ def environment(worker: Worker, revision: Revision) -> Sequence[tuple[str, str]]
 class WorldListener:
     """Ties a session to its worker and its host state."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, on_live: Callable[[], None] | None) -> None:
         self._worker = worker
+        self._on_live = on_live
         self.state: HostState | None = None
         self.instance: Instance | None = None
 
@@ -411,6 +453,8 @@ class WorldListener:
         state.clock.anchor(
             state.sources.wall_ns(), self._worker.status.created_at, state.sources.monotonic_ns()
         )
+        if self._on_live is not None:
+            self._on_live()
 
     def on_full(self) -> None:
         """On the lane, or on the trio thread while the guest waits: the guest gives way at its next

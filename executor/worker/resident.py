@@ -85,7 +85,7 @@ class Resident:
         function = self.revision.export(path)
         return await self._on_lane(lambda done: self.instance.call(function, arguments, done))
 
-    def not_made(self, outcome: GuestOutcome) -> GuestOutcome:
+    def not_made(self, outcome: GuestOutcome) -> Replayed:
         """The end of a replay whose instance could not be made. With recorded calls before it that
         is no outcome of an invocation: an instance was there when they were recorded.
         """
@@ -94,10 +94,14 @@ class Resident:
             following = session.cursor.peek()
             if following is not None and isinstance(following[1], InvocationStarted):
                 session.next_invocation()
+                if session.stop is not None and session.stop[0] == session.invocation_index:
+                    return Replayed(outcome=None, stopped=session.stop[1])
                 following = session.cursor.peek()
         except Exception as error:
-            return Raised(error)
-        return outcome if following is None else unlike_recorded(session, outcome, following[0])
+            return Replayed(outcome=Raised(error))
+        if following is None:
+            return Replayed(outcome=outcome)
+        return Replayed(outcome=unlike_recorded(session, outcome, following[0]))
 
     async def close(self, *, writes_awaited_s: float | None = None) -> None:
         """Ends the session's effects, then deletes the instance. Idempotent."""

@@ -127,6 +127,7 @@ class WorkerRows:
             status.last_index = last_index
             if status.state == "retrying":
                 status.state = "running"
+                self._dirty = True  # the row that lists the worker by its state changes too
 
     def take(self, committed_index: int) -> list[Row]:
         """The rows of the next commit. Called once a commit, under the worker's lock.

@@ -137,7 +137,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
                 if status.current is not None:
                     status.current.attempts += 1
         case Exited():
-            status.state = "exited"
+            pass  # a hint: the outcome beside it is what ends the worker
         case Log():
             fold_progress(status)
             if status.current is not None:

@@ -55,6 +55,8 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     lanes: Lanes
     effects: EffectRunner
     inbox: Inbox
+    rebuilds: trio.CapacityLimiter
+    """How many workers replay at the same time."""
     nursery: trio.Nursery
     sources: Sources
     files: Callable[[Revision, int], FileTree]
@@ -69,6 +71,8 @@ class Worker:
         self.services = services
         self.id = worker_id
         self.entries = WorkerEntries(services.reader, worker_id)
+        self.loop: object | None = None
+        """Who runs it: as long as somebody holds the worker, nobody makes another of the name."""
         self.deleted = False
         self.trouble: ShemError | None = None
         """Why the worker does not run although it has work: a divergence, or no room."""

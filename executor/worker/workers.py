@@ -5,10 +5,11 @@ Only workers that somebody named or that have work are in memory; everything els
 
 import os
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 import trio
 
-from executor.errors import AlreadyExists, StoreError
+from executor.errors import AlreadyExists, HostBindingError, StoreError, WorkerNotFound
 from executor.records import Done
 from executor.services.components import read_component, read_revision
 from executor.wasm.types import FuncType
@@ -31,7 +32,8 @@ class Workers:
     def __init__(self, services: WorkerServices, reader: StoreReader) -> None:
         self._services = services
         self._reader = reader
-        self._loops: dict[str, InvocationLoop] = {}
+        self._loops: WeakValueDictionary[str, InvocationLoop] = WeakValueDictionary()
+        """Those that run or that somebody waits for; what is idle and unloaded is only a row."""
 
     def exports(self, name: str) -> Mapping[str, FuncType]:
         """The exported functions of the worker's revision, the latest one if it is a new worker.
@@ -69,8 +71,7 @@ class Workers:
         """Raises: WorkerNotFound."""
         loop = self._known(name)
         if loop is None:
-            self._reader.worker_id(name)
-            raise AssertionError(name)
+            raise WorkerNotFound(f"no worker {name!r}", where="store", hint="see `shem workers`")
         return loop
 
     async def existing(self, name: str) -> Worker:
@@ -86,6 +87,8 @@ class Workers:
     def _known(self, name: str) -> InvocationLoop | None:
         loop = self._loops.get(name)
         if loop is not None and not loop.worker.deleted:
+            if isinstance(loop.worker.trouble, HostBindingError) and not loop.running:
+                loop.worker.trouble = None  # what could not be imported may be there by now
             return loop
         engine = self._services.store.engine
         worker_id = read_worker_id(engine, name)
@@ -116,6 +119,7 @@ class Workers:
 
     def _hold(self, worker: Worker) -> InvocationLoop:
         loop = InvocationLoop(worker)
+        worker.loop = loop
         self._loops[worker.name] = loop
         return loop
 
@@ -131,10 +135,12 @@ class Workers:
             after = page[-1][0]
 
     def _take_up(self, worker_id: bytes) -> None:
-        status = read_status(self._services.store.engine, worker_id)
-        if status is None:
+        try:
+            status = read_status(self._services.store.engine, worker_id)
+            loop = None if status is None else self._known(status.name)
+        except Exception as error:
+            self._services.report(f"worker {worker_id.hex()} is skipped: {error}")
             return
-        loop = self._known(status.name)
         if loop is not None:
             loop.start()
 

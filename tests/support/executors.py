@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from unittest.mock import patch
 
-import msgspec
+from msgspec.structs import replace
 
 from executor import Executor
 from executor import executor as executor_module
@@ -18,10 +18,21 @@ from executor.host import INTERFACES
 from executor.wasm.host_function import PENDING, HostFunction, HostInterface
 from executor.worker import revision as revision_module
 from executor.worker.entries import WorkerEntries
-from executor.worker.rows import WorkerRows, read_worker_id
-from executor.worker.status import Status
+from executor.worker.rows import (
+    WorkerRows,
+    decode_key_state,
+    decode_status,
+    has_work,
+    key_row,
+    read_queue,
+    read_status,
+    read_worker_id,
+    state_row,
+    work_row,
+)
+from executor.worker.status import KeyState, Status, fold
 from oplog.engine import Batch, Engine, Row
-from oplog.entry import Entry
+from oplog.entry import Entry, InvocationStarted, PendingInvocation
 from oplog.memory_engine import MemoryEngine
 from oplog.payload import stored_references
 from oplog.reader import Reader
@@ -140,7 +151,7 @@ class Traces:
         def traced(table: Any) -> HostInterface:
             interface = linked(table)
             functions = tuple(self._traced(table.name, row) for row in interface.functions)
-            return msgspec.structs.replace(interface, functions=functions)
+            return replace(interface, functions=functions)
 
         return patch.object(revision_module, "linked_interface", traced)
 
@@ -167,7 +178,7 @@ class Traces:
                 calls.append((path, arguments, value))
             return value
 
-        return msgspec.structs.replace(function, call=waiting if function.waits else plain)
+        return replace(function, call=waiting if function.waits else plain)
 
 
 class TracedPending:
@@ -179,3 +190,42 @@ class TracedPending:
     def set(self, value: object) -> None:
         self._seen(value)
         self._pending.set(value)
+
+
+def check_rows(engine: Engine, worker_id: bytes) -> Status:
+    """Every row of the worker is what a fold over its whole oplog gives; that fold's status."""
+    status = Status()
+    keys: dict[str, KeyState] = {}
+    queue: dict[int, str] = {}
+    for index, entry in entries_of(engine, worker_id):
+        change = fold(status, index, entry)
+        if change is not None:
+            keys[change.key.key] = change.key
+        match entry:
+            case PendingInvocation():
+                queue[index] = entry.key
+            case InvocationStarted():
+                queue = {at: key for at, key in queue.items() if key != entry.key}
+            case _:
+                pass
+    checkpoint = read_status(engine, worker_id)
+    assert checkpoint is not None
+    assert replace(checkpoint, bytes=0) == status
+    raw = engine.read_row("workers", worker_id)
+    assert raw is not None
+    assert decode_status(raw).last_index <= status.last_index, "a checkpoint ahead of its log"
+    assert read_queue(engine, worker_id) == sorted(queue.items())
+    assert read_worker_id(engine, status.name) == worker_id
+    named = [row for row in engine.read_rows("worker_index") if row[1] == worker_id]
+    assert named == [(state_row(status.state, status.name), worker_id)]
+    works = engine.read_row("worker_index", work_row(worker_id)) is not None
+    assert works == has_work(status)
+    found = {key: decode_key_state(raw) for key, raw in engine.read_rows("results", worker_id)}
+    assert found.keys() == {key_row(worker_id, key) for key in keys}
+    for key, state in keys.items():
+        row = found[key_row(worker_id, key)]
+        if state is status.current:
+            # A running key's attempts and output are in the checkpoint, and come to its row last.
+            row = replace(row, attempts=state.attempts, logs=state.logs)
+        assert row == state
+    return status
