@@ -119,7 +119,10 @@ class GuestExit(InvocationError):
 
 
 class PreviousFailed(InvocationError):
+    """An earlier invocation failed or exited; `stderr` is what it had written there."""
+
     kind = "previous-failed"
+    stderr: str = ""
 
 
 class WorkerDeleted(InvocationError):

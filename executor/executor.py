@@ -57,6 +57,7 @@ from executor.wasm.plain import decode_result, encode_arguments
 from executor.wasm.types import FuncType
 from executor.wasm.wave import parse_arguments
 from executor.worker.initial_files import initial_files
+from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
 from executor.worker.reader import StoreReader
 from executor.worker.rebuild import rebuild_beside
@@ -206,13 +207,17 @@ class Executor:
         *,
         key: str | None = None,
         env: dict[str, str] | None = None,
+        run: bool = True,
     ) -> Accepted:
         """Accepts an invocation; creates the worker if there is none. Durable on return: it will
-        run once, whatever happens to this process.
+        run once, whatever happens to this process; here and now, unless `run` is false.
 
         Raises: RequestError of any kind, PreviousFailed, StoreError; then nothing is recorded.
         """
-        accepted, found = await self._accept(worker, function, arguments, key, env)
+        accepted, loop = await self._accept(worker, function, arguments, key, env)
+        found = loop.worker
+        if run:
+            loop.start()
         state = found.key_state(accepted.key)
         if state is None or not state.finished_index:
             await found.commit()
@@ -242,7 +247,9 @@ class Executor:
         A returned `Err` is a value. Raises: RequestError, InvocationError for a recorded failure or
         exit (its code is not 0), PreviousFailed, Divergence, StoreError.
         """
-        accepted, found = await self._accept(worker, function, arguments, key, env)
+        accepted, loop = await self._accept(worker, function, arguments, key, env)
+        found = loop.worker
+        loop.start()
         outcome = found.outcome(await found.wait(accepted.key))
         if outcome.failure is not None:
             error = OUTCOME_ERRORS.get(outcome.failure.kind, InvocationError)
@@ -260,7 +267,7 @@ class Executor:
         arguments: Sequence[object] | WaveArguments,
         key: str | None,
         env: dict[str, str] | None,
-    ) -> tuple[Accepted, Worker]:
+    ) -> tuple[Accepted, InvocationLoop]:
         if key is not None:
             check_key(key)
         exports = self._workers.exports(worker)
@@ -268,12 +275,8 @@ class Executor:
         raw = canonical_request(path, exports[path], arguments)
         loop = await self._workers.named(worker, env)
         chosen = key if key is not None else str(uuid4())
-        accepted = loop.worker.accept(chosen, path, raw)
-        loop.start()
-        return (
-            Accepted(worker=worker, function=path, key=chosen, deduplicated=not accepted),
-            loop.worker,
-        )
+        new = loop.worker.accept(chosen, path, raw)
+        return Accepted(worker=worker, function=path, key=chosen, deduplicated=not new), loop
 
     async def _wait(
         self, worker: Worker, key: str, *, deduplicated: bool, timeout_s: float | None = None
@@ -288,6 +291,10 @@ class Executor:
         if state is None:
             raise InternalError(f"{worker.name}: key {key!r} was forgotten while it was awaited")
         return self._reader.invocation_of(worker.status, worker.id, state, deduplicated)
+
+    async def invocation(self, worker: str, key: str) -> Invocation:
+        """What is committed of a key, now; runs nothing. Raises: WorkerNotFound, UnknownKey."""
+        return self._reader.invocation(worker, key)
 
     # -- inspecting ----------------------------------------------------------------------------
 
@@ -315,14 +322,15 @@ class Executor:
 
     # -- lifecycle -----------------------------------------------------------------------------
 
-    async def crash(self, worker: str) -> Rebuild:
-        """A simulated crash: the instance is dropped in the middle of whatever it does, the worker
-        is rebuilt from its oplog, and then goes on. Appends nothing of its own.
+    async def crash(self, worker: str, *, go_on: bool = True) -> Rebuild:
+        """A simulated crash: the instance is dropped in the middle of whatever it does and the
+        worker is rebuilt from its oplog; then it goes on, if `go_on`. Appends nothing of its own.
         """
         loop = await self._workers.loop(worker)
         await loop.stop(writes_awaited_s=0)
         report = await rebuild_beside(loop.worker, to=None)
-        loop.start()
+        if go_on:
+            loop.start()
         return report
 
     async def replay(self, worker: str, *, to: int | None = None) -> Rebuild:

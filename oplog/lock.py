@@ -8,12 +8,15 @@ never unlinked: two processes could then hold locks on two files of the same nam
 import fcntl
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Final, Self
 
 from oplog.errors import OplogBusyError, OplogError
 
 LOCK_NAME: Final = "executor.lock"
+HOLDER_LOOKS_MAX: Final = 20
+HOLDER_LOOK_S: Final = 0.01
 
 
 class StoreLockedError(OplogBusyError):
@@ -95,5 +98,24 @@ def _write_holder(descriptor: int) -> None:
 
 
 def _read_holder(descriptor: int) -> str:
-    text = os.pread(descriptor, 1024, 0).decode(errors="replace").strip()
-    return text or "(unknown)"
+    """Who holds the lock. A holder names itself a moment after it has the lock, so what stands
+    there may be missing, or the name of a process that is gone: it is looked at again for a while.
+    """
+    for _ in range(HOLDER_LOOKS_MAX):
+        text = os.pread(descriptor, 1024, 0).decode(errors="replace").strip()
+        if _is_alive(text.partition(" ")[0]):
+            return text
+        time.sleep(HOLDER_LOOK_S)
+    return "(unknown)"
+
+
+def _is_alive(pid: str) -> bool:
+    if not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -204,8 +204,7 @@ class Store:
             _settle(calls, writer, waiting, error)
         for writer, waiting, error in idle:
             _settle(calls, writer, waiting, error)
-        for call in calls:
-            _call(call)
+        _call_all(calls)
 
     def _rows_error(self, writer: Writer, error: BaseException | None) -> OplogError | None:
         if error is None:
@@ -253,9 +252,7 @@ class Store:
             waiting, drained = writer.end(error)
             calls.extend(partial(done, error) for done in waiting)
             calls.extend(drained)
-        for call in calls:
-            _call(call)
-        _call(self.engine.close)
+        _call_all([*calls, self.engine.close])
 
 
 def _settle(
@@ -274,8 +271,13 @@ def _settle(
     calls.extend(drained)
 
 
-def _call(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception as error:
-        _log.exception("a callback of the committer raised", exc_info=error)
+def _call_all(calls: Sequence[Callable[[], object]]) -> None:
+    """Make every call; whatever one raises is logged and harms none of the others."""
+    left = iter(calls)
+    while True:
+        with _Caught() as caught:
+            for call in left:
+                call()
+        if caught.error is None:
+            return
+        _log.error("a callback of the committer raised", exc_info=caught.error)

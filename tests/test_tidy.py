@@ -107,7 +107,6 @@ CATCHES_EVERYTHING = ("executor.wasm.boundary",)
 CATCHES_EXCEPTION = (
     *CATCHES_EVERYTHING,
     "executor.executor",
-    "oplog.store",
     "executor.cli.app",
     "executor.durable.effects",
     "executor.durable.session",

@@ -24,7 +24,7 @@ from executor.cli.output import (
 )
 from executor.cli.parse import WaveArgumentsCommand, pair
 from executor.cli.shapes import invocation_json
-from executor.errors import InvocationError, InvocationInterrupted, ShemError
+from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
 from executor.executor import Executor, WaveArguments, World
 from executor.records import Invocation
 
@@ -102,14 +102,19 @@ async def run_invocation(executor: Executor, request: Request) -> Invocation:
             WaveArguments(request.arguments),
             key=request.key,
             env=dict(request.env) or None,
+            run=not request.no_wait,
         )
     except InvocationError as error:
         return _unfinished(request, error, function=request.function, key=request.key or "")
     if request.key is None:
         write_note(f"key: {accepted.key}")
-    timeout_s = 0 if request.no_wait else request.timeout_s
     try:
-        invocation = await executor.wait(request.worker, accepted.key, timeout_s=timeout_s)
+        if request.no_wait:
+            invocation = await executor.invocation(request.worker, accepted.key)
+        else:
+            invocation = await executor.wait(
+                request.worker, accepted.key, timeout_s=request.timeout_s
+            )
     except ShemError as error:
         return _unfinished(request, error, function=accepted.function, key=accepted.key)
     return msgspec.structs.replace(invocation, deduplicated=accepted.deduplicated)
@@ -123,6 +128,7 @@ def _unfinished(request: Request, error: ShemError, *, function: str, key: str) 
         key=key,
         status="failed" if failed else "pending",
         error=error_record(error),
+        stderr=error.stderr if isinstance(error, PreviousFailed) else "",
     )
 
 

@@ -22,7 +22,7 @@ def crash(context: click.Context, worker: str) -> int:
     line = context.ensure_object(CommandLine)
 
     async def run(executor: Executor) -> Rebuild:
-        return await executor.crash(worker)
+        return await executor.crash(worker, go_on=False)
 
     return write_rebuild(line.run(run), as_json=line.json)
 

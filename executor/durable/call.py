@@ -14,6 +14,7 @@ from typing import Any
 
 from executor.durable.definition import NOT_READY, Awaited, HostFunctionRow, Local, Recorded
 from executor.durable.effects import Effect
+from executor.errors import BadArguments, GuestError
 from executor.wasm.check import canonical
 from executor.wasm.host_function import PENDING, HostFunction
 from executor.wasm.plain import compile_plain
@@ -66,10 +67,18 @@ class AnswerCodec:
         return plain if self._from_plain is None else self._from_plain(plain)
 
     def checked(self, answer: object, function: str) -> object:
-        """The canonical value of an answer that foreign code gave. Raises: BadArguments."""
+        """The canonical value of an answer that foreign code gave.
+
+        Raises: GuestError naming the function, the place in its answer, and what belongs there.
+        """
         if self._type is None:
             return None
-        return canonical(self._type, answer, where=function)
+        try:
+            return canonical(self._type, answer, where=function)
+        except BadArguments as error:
+            raise GuestError(
+                f"{function} answered a value of another type: {error.message}", where=function
+            ) from error
 
 
 def compile_request(function_type: FuncType) -> EncodeRequest:

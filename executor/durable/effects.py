@@ -128,7 +128,7 @@ class TrioEffects:
             self._relief = False
             with trio.CancelScope() as scope:
                 while not scope.cancel_called:
-                    while waiting:
+                    while waiting and not scope.cancel_called:
                         handle = waiting.popleft()
                         if waiting:
                             self._wake_task()

@@ -46,11 +46,16 @@ class Listener(Protocol):
     def on_live(self) -> None:
         """Live was published; under the worker's lock."""
 
+    def on_target(self) -> None:
+        """A session that may not go live has no history left: the guest is to be left."""
+
     def on_full(self) -> None:
         """Too much of the worker waits to become durable: the guest is to wait as well."""
 
     def on_output(self, level: str, text: bytes) -> None:
-        """A line of output was appended and is not yet committed; on the lane."""
+        """A line of output was appended and is not yet committed; on the lane, under the worker's
+        lock.
+        """
 
 
 class SessionWorld(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +117,7 @@ class DurableSession:
         terminal = cursor.take_terminal(index)
         if type(terminal) is End:
             self.guest_time_ns = terminal.at
+            self._stop_at_target()
             return index, terminal.response
         following = cursor.peek()
         if following is not None:
@@ -125,6 +131,11 @@ class DurableSession:
         if not may_repeat(function_type, idempotence=self.idempotence):
             raise InternalError(f"{self.worker}: entry {index} may not be repeated")
         return index, None
+
+    def _stop_at_target(self) -> None:
+        """A rebuild that may not go live ends with its history, also if the guest computes on."""
+        if not self.may_go_live and self.cursor.peek() is None:
+            self.listener.on_target()
 
     def go_live(self) -> None:
         """Settles and publishes Live. On return the session is live, or the guest has left.
@@ -214,10 +225,11 @@ class DurableSession:
             entry = Log(at=at, level=level, text=text.decode())
         except UnicodeDecodeError:
             entry = Log(at=at, level=level, text=text.decode(errors="replace"), octets=text)
-        self.writer.append(entry)
+        with self.writer.lock:
+            self.writer.append(entry)
+            self.listener.on_output(level, text)
         if self.writer.buffered_bytes >= FULL_BYTES:
             self.listener.on_full()
-        self.listener.on_output(level, text)
 
     def leave(self, reason: LeaveReason) -> NoReturn:
         """Makes the guest leave, from inside one of its host calls."""

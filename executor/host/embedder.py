@@ -1,6 +1,7 @@
 """Host functions of the embedder: Python functions that satisfy a component's custom imports.
 
-    @host_function("demo:bank/api", "charge: func(who: string, cents: u64) -> result<string, string>",
+    @host_function("demo:bank/api",
+                   "charge: func(who: string, cents: u64) -> result<string, string>",
                    type="write-remote")
     async def charge(call, who, cents):
         ...  # call.key is the derived idempotency key: the same in every attempt
@@ -155,12 +156,12 @@ def embedder_interfaces(functions: Sequence[EmbedderFunction]) -> list[Interface
 
 
 def embedder_interface(interface: str, functions: Sequence[EmbedderFunction]) -> InterfaceTable:
-    name, _, version = interface.partition("@")
+    version = interface.partition("@")[2]
     text = f"interface {interface} {{ " + "; ".join(
         bound.signature.rstrip("; \n") for bound in functions
     )
     return host_interface(
-        text + "; }", semver_track(version), [awaited(name, bound) for bound in functions]
+        text + "; }", semver_track(version), [awaited(bound) for bound in functions]
     )
 
 
@@ -173,7 +174,7 @@ def semver_track(version: str) -> str:
     return version
 
 
-def awaited(interface: str, bound: EmbedderFunction) -> Awaited:
+def awaited(bound: EmbedderFunction) -> Awaited:
     """The row of one function: performed in trio, or in a thread if it is synchronous."""
     function = bound.function
 

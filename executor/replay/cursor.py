@@ -95,7 +95,7 @@ class Cursor:
         self.consumed += 1
 
     def take_terminal(self, start_index: int) -> End | Cancelled | None:
-        """The `end` or `cancelled` of a claimed start, or None if there is none up to the target."""
+        """The `end` or `cancelled` of a claimed start, None if there is none up to the target."""
         ends = self._ends
         while start_index not in ends:
             if not self._read_page():

@@ -2,8 +2,8 @@
 
     make an instance → replay → next key → started → run → finished, committed → tell waiters → …
 
-However an invocation leaves the guest, the outcome is a value (`Verdict`), and the oplog is the only
-thing that the next round starts from.
+However an invocation leaves the guest, the outcome is a value (`Verdict`), and the oplog is the
+only thing that the next round starts from.
 
 | the guest                          | recorded                        | then                     |
 |------------------------------------|---------------------------------|--------------------------|
@@ -23,7 +23,7 @@ from typing import Final
 import trio
 
 from executor.durable.inbox import Inbox
-from executor.durable.reasons import CommitFailed, Exited
+from executor.durable.reasons import CommitFailed, Exited, ReachedTarget
 from executor.durable.retry import DEFAULT_POLICY, TransientError, retry_delay_s
 from executor.durable.session import DurableSession, SessionWorld
 from executor.errors import Divergence, GuestTrap, InternalError, LimitError, ShemError, StoreError
@@ -134,15 +134,16 @@ class InvocationLoop:
             self.running = False
             self._stopped.set()
             self.worker.notify()
+        if not self._scope.cancel_called:
+            self.start()  # for what was accepted while the instance was being lost
 
     async def _has_work_soon(self) -> bool:
         """Whether there is work now, or comes before the idle instance is unloaded."""
-        if self.has_work():
-            return True
-        self._wake = trio.Event()
-        self.worker.notify()
         with trio.move_on_after(IDLE_UNLOAD_S):
-            await self._wake.wait()
+            while not self.has_work():
+                self._wake = trio.Event()
+                self.worker.notify()
+                await self._wake.wait()
         return self.has_work()
 
     async def _lose_resident(self, *, writes_awaited_s: float) -> None:
@@ -152,13 +153,15 @@ class InvocationLoop:
             return
         await resident.close(writes_awaited_s=writes_awaited_s)
         if self.worker.writer.failed is None:
-            await self.worker.commit()
+            try:
+                await self.worker.commit()
+            except StoreError as error:
+                self._refused(error)
 
     # -- one round ----------------------------------------------------------------------------
 
     async def _step(self) -> Verdict:
         """One invocation, or one rebuild with the invocation that it finds open."""
-        worker = self.worker
         try:
             if self.resident is None:
                 await self._wait_for_retry()
@@ -166,6 +169,8 @@ class InvocationLoop:
             return await self._run_next(self.resident)
         except OplogError as error:
             return self._hold(error)
+        except StoreError as error:
+            return self._refused(error)
         except Exception as error:
             return self._stand_still(error)
 
@@ -263,8 +268,7 @@ class InvocationLoop:
         try:
             await worker.commit()
         except StoreError as error:
-            cause = error.__cause__
-            return self._hold(cause) if isinstance(cause, OplogError) else Verdict.HOLD
+            return self._refused(error)
         worker.deliver_output()
         if worker.status.state in REFUSING:
             await self._lose_resident(writes_awaited_s=0)
@@ -310,6 +314,11 @@ class InvocationLoop:
         worker.services.report(f"{worker.name}: {error}")
         worker.notify()
         return Verdict.STAND_STILL
+
+    def _refused(self, error: StoreError) -> Verdict:
+        """What the executor's word for a refusal of the store comes to."""
+        cause = error.__cause__
+        return self._hold(cause) if isinstance(cause, OplogError) else self._stand_still(error)
 
     def _hold(self, error: OplogError) -> Verdict:
         """Nothing that the instance did since its last commit is kept. A worker without room is
@@ -455,6 +464,12 @@ class WorldListener:
         )
         if self._on_live is not None:
             self._on_live()
+
+    def on_target(self) -> None:
+        """On the lane: a guest that makes no further host call is left at its next epoch check."""
+        instance = self.instance
+        assert instance is not None
+        instance.interrupt(ReachedTarget())
 
     def on_full(self) -> None:
         """On the lane, or on the trio thread while the guest waits: the guest gives way at its next

@@ -32,6 +32,7 @@ from executor.wasm.plain import decode_result
 from executor.wasm.types import FuncType
 from executor.wasm.wave import format_wave
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
+from executor.worker.output import read_output
 from executor.worker.rows import (
     read_key_state,
     read_queue,
@@ -44,12 +45,11 @@ from executor.worker.signatures import export_types
 from executor.worker.status import STATES, KeyState, Status
 from oplog.codec import decode_value
 from oplog.engine import Engine
-from oplog.entry import ABSENT, InvocationFinished, Log
+from oplog.entry import ABSENT, InvocationFinished
 from oplog.errors import OplogError, OplogFormatError
 from oplog.lmdb_engine import LmdbEngine
 from oplog.reader import Reader
 
-OUTPUT_BYTES_MAX: Final = 64 * 1024
 WORKERS_PER_PAGE: Final = 50
 
 
@@ -290,23 +290,6 @@ def completed(record: Invocation, finished: InvocationFinished, wit: FuncType) -
     )
 
 
-def read_output(entries: WorkerEntries, state: KeyState) -> tuple[str, str]:
-    """The last 64 KiB of stdout and of stderr that one invocation wrote."""
-    written = {"stdout": bytearray(), "stderr": bytearray()}
-    index = state.started_index
-    while page := entries.page(index):
-        for index, entry in page:
-            if state.finished_index and index > state.finished_index:
-                return tuple(text.decode(errors="replace") for text in written.values())  # type: ignore[return-value]
-            if isinstance(entry, Log) and entry.level in written:
-                text = written[entry.level]
-                text += entry.octets if entry.octets is not None else entry.text.encode()
-                del text[:-OUTPUT_BYTES_MAX]
-        index += 1
-    stdout, stderr = (text.decode(errors="replace") for text in written.values())
-    return stdout, stderr
-
-
 def summary(status: Status) -> WorkerSummary:
     return WorkerSummary(
         worker=status.name,
@@ -333,11 +316,12 @@ def cursor_key(cursor: str) -> bytes:
 def worker_parts(name: str) -> tuple[str, str]:
     """Component and worker name of `component/name`. Raises: RequestError."""
     component, slash, own = name.partition("/")
-    if not slash or not component or not 1 <= len(own) <= 256 or "/" in own or "\0" in name:
+    fits = slash and component and 1 <= len(own) <= 256 and "/" not in own and "\0" not in name
+    if not fits or any("\ud800" <= character <= "\udfff" for character in name):
         raise UsageError(
             f"{name!r} does not name a worker",
             where="worker",
-            hint="write COMPONENT/NAME; a name has 1 to 256 characters and no slash",
+            hint="write COMPONENT/NAME; a name has 1 to 256 Unicode characters and no slash",
         )
     return component, own
 

@@ -156,6 +156,9 @@ class Replay:
             if stopped is not None:
                 self._finish(Replayed(outcome=None, stopped=stopped))
                 return
+            if not session.may_go_live and session.cursor.peek() is None:
+                self._finish(Replayed(outcome=Left(ReachedTarget())))
+                return
             self._call(started)
         except Exception as error:
             self._finish(Replayed(outcome=Raised(error)))

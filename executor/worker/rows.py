@@ -11,8 +11,9 @@
 
 All rows of a commit go into the transaction of its entries and come from the same fold, so the
 checkpoint is never ahead of the log. A commit of nothing but starts, ends and logs writes no rows:
-the checkpoint then lags, by at most 1,000 entries, and whoever reads it folds the rest. A name longer than a key may be is cut and made unique by a
-digest, which keeps the order of names for all but their tails.
+the checkpoint then lags, by at most 1,000 entries, and whoever reads it folds the rest. A name
+longer than a key may be is cut and made unique by a digest, which keeps the order of names for all
+but their tails.
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,7 @@ decode_key_state = msgspec.msgpack.Decoder(KeyState).decode
 
 def sortable_name(name: str) -> bytes:
     """A row key that orders like the name."""
-    raw = name.encode()
+    raw = name.encode(errors="surrogatepass")  # no worker has such a name, but one may be asked for
     if len(raw) <= SORTABLE_NAME_BYTES_MAX:
         return raw
     return raw[:SORTABLE_NAME_BYTES_MAX] + blake2b(raw, digest_size=16).digest()

@@ -30,6 +30,7 @@ from executor.sources import Sources
 from executor.wasm.lane import Lanes
 from executor.worker.commits import store_error
 from executor.worker.entries import WorkerEntries
+from executor.worker.output import read_output
 from executor.worker.revision import Revision, Revisions
 from executor.worker.rows import WorkerRows, read_queue, read_status
 from executor.worker.status import REFUSING, KeyState, Status, request_digest
@@ -131,7 +132,10 @@ class Worker:
                 errors.append(error)
             inbox.post(done.set)
 
-        self.writer.commit(committed)
+        try:
+            self.writer.commit(committed)
+        except OplogError as error:
+            raise store_error(error, self.name) from error
         await done.wait()
         if errors:
             raise store_error(errors[0], self.name) from errors[0]
@@ -248,22 +252,19 @@ class Worker:
     def previous_failed(self) -> PreviousFailed:
         """Why this worker takes and runs nothing more."""
         error = self.status.last_error
+        text = f"an earlier invocation failed: {error.message if error else 'no text'}"
         if self.status.state == "exited":
-            return PreviousFailed(
-                "the worker exited in an earlier invocation",
-                where=self.name,
-                hint="delete it, or use another worker",
-            )
-        return PreviousFailed(
-            f"an earlier invocation failed: {error.message if error else 'no text'}",
-            where=self.name,
-            hint="delete the worker, or use another",
-        )
+            text = "the worker exited in an earlier invocation"
+        refusal = PreviousFailed(text, where=self.name, hint="delete the worker, or use another")
+        failed = self.key_state(self.status.failed_key)
+        if failed is not None and failed.logs:
+            refusal.stderr = read_output(self.entries, failed)[1]
+        return refusal
 
     # -- what the session tells ----------------------------------------------------------------
 
     def on_output(self, level: str, text: bytes) -> None:
-        """On the lane: a line of output was appended."""
+        """On the lane, under the worker's lock: a line of output was appended."""
         current = self.status.current
         if current is not None:
             current.logs = True
@@ -283,9 +284,10 @@ class Worker:
 
     def deliver_output(self) -> None:
         """Hands committed output to whoever listens, in order."""
-        committed = self.writer.committed_index
-        ready = [line for line in self._output if line[0] <= committed]
-        self._output = self._output[len(ready) :]
+        with self.writer.lock:
+            committed = self.writer.committed_index
+            ready = [line for line in self._output if line[0] <= committed]
+            del self._output[: len(ready)]
         for _, level, text in ready:
             self.services.on_output(self.name, level, text)
 

@@ -11,7 +11,6 @@ from collections import Counter
 from functools import cache, partial
 
 import pytest
-import trio
 from msgspec.structs import replace
 
 from executor.durable.keys import call_key
@@ -29,25 +28,17 @@ from oplog.entry import (
     Start,
 )
 from tests.support.executors import (
-    TIMEOUT_S,
     LastingEngine,
     Traces,
     copy_oplog,
     opened,
+    run,
     worker_entries,
 )
 from tests.support.programs import PROGRAMS, Bank
 from tests.support.wit_values import exact
 
 every_program = pytest.mark.parametrize("name", PROGRAMS)
-
-
-def run(test, *arguments):
-    async def bounded():
-        with trio.fail_after(TIMEOUT_S * 2):
-            return await test(*arguments)
-
-    return trio.run(bounded)
 
 
 class Recording:
@@ -296,7 +287,11 @@ def other_outcome(value):
 
 TAMPERED = {
     "another function": ("charger", changed(Start, 0, function="demo:bank/api.refund"), "refund"),
-    "another function type": ("charger", changed(Start, 1, function_type="read-remote"), "read-rem"),
+    "another function type": (
+        "charger",
+        changed(Start, 1, function_type="read-remote"),
+        "read-rem",
+    ),
     "another request": ("charger", changed(Start, 2, request=raw(["wat", 9])), "['wat', 9]"),
     "another outcome": ("charger", other_outcome(99), "result 99"),
     "an answer that leads elsewhere": ("clocks", changed(End, 3, response=raw(5)), "result"),

@@ -12,6 +12,8 @@ SCENARIOS = scenarios()
 SMALL = tuple(name for name in SCENARIOS if name != "order")
 ORDER_POINTS = 40
 EVERY_POINT = os.environ.get("SHEM_CRASH_POINTS") == "all"
+RECOVERY_PAIRS = 40
+CHAIN_LENGTH_MAX = 100
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -19,6 +21,52 @@ def test_a_process_killed_at_any_point_loses_and_repeats_nothing(lab, tell, name
     scenario = SCENARIOS[name]
     points = lab.points(scenario)
     figures = lab.try_chains(scenario, [(point,) for point in points])
+    lab.try_beyond(scenario, figures)
     tell(str(figures))
     assert (figures.lost, figures.duplicated) == (0, 0)
-    assert figures.recovered == figures.tried == len(points)
+    assert figures.recovered == figures.tried > len(points)
+    assert figures.killed >= 0.9 * len(points)
+
+
+def test_the_python_guest_survives_a_kill_at_any_point(lab, tell):
+    scenario = SCENARIOS["order"]
+    seed = new_seed()
+    print("seed", seed)
+    points = lab.points(scenario)
+    chosen = points if EVERY_POINT else random.Random(seed).sample(points, ORDER_POINTS)
+    figures = lab.try_chains(scenario, [(point,) for point in chosen])
+    tell(f"{figures}; {len(chosen)} of {len(points)} points, seed {seed}")
+    assert (figures.lost, figures.duplicated) == (0, 0)
+    assert figures.recovered == figures.tried == len(chosen)
+    assert figures.killed >= 0.9 * len(chosen)
+
+
+@pytest.mark.parametrize("name", ["counter", "flaky", "pair"])
+def test_a_recovery_that_is_killed_is_recovered_from(lab, tell, name):
+    scenario = SCENARIOS[name]
+    seed = new_seed()
+    print("seed", seed)
+    chance = random.Random(seed)
+    points = lab.points(scenario)
+    chains = [(chance.choice(points), early(chance.choice(points))) for _ in range(RECOVERY_PAIRS)]
+    figures = lab.try_chains(scenario, chains)
+    tell(f"recovery killed, {figures}, seed {seed}")
+    assert (figures.lost, figures.duplicated) == (0, 0)
+    assert figures.recovered == figures.tried == RECOVERY_PAIRS
+    assert figures.killed > 1.3 * RECOVERY_PAIRS
+
+
+def early(point):
+    """A point of the same kind that a process with half the work left is likely to reach."""
+    kind, number = point
+    return kind, (number + 2) // 3
+
+
+@pytest.mark.parametrize("name", ["counter", "failure", "charger", "flaky", "sleeper", "exit"])
+@pytest.mark.parametrize("point", [("commit", 2), ("after-effect", 1), ("append", 9)], ids=str)
+def test_a_worker_whose_every_process_is_killed_gets_done_in_the_end(lab, tell, name, point):
+    scenario = SCENARIOS[name]
+    figures = lab.try_chain_until_done(scenario, point, CHAIN_LENGTH_MAX)
+    tell(f"every process killed at {point[0]}:{point[1]}, {figures}")
+    assert (figures.lost, figures.duplicated) == (0, 0)
+    assert figures.recovered == figures.tried == 1

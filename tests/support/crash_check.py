@@ -112,7 +112,7 @@ class Figures:
         return (
             f"{self.name}: {self.tried} cases, {self.killed} kills, {self.recovered} recovered, "
             f"{self.lost} lost, {self.duplicated} duplicated, "
-            f"{self.repeated} writes repeated with the same key"
+            f"{self.repeated} effects repeated with the same key"
         )
 
 

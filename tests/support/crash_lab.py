@@ -10,9 +10,10 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
 from signal import SIGKILL
@@ -141,20 +142,27 @@ class Lab:
 
     # -- one case ----------------------------------------------------------------------------
 
-    def run_chain(self, scenario: Scenario, points: Sequence[Point]) -> Run:
-        """A child a point, then one that recovers and verifies."""
+    def run_chain(self, scenario: Scenario, points: Iterable[Point]) -> Run:
+        """A child a point, then one that recovers and verifies.
+
+        A child that ended of itself is the last that is to be killed.
+        """
         folder = self.new_folder(scenario)
         plan = self.plan(scenario, folder)
-        killed = 0
+        tried: list[Point] = []
         sent: list[int] = []
-        for number, point in enumerate(points):
-            status = self.run_child(structs.replace(plan, point=point, resume=number > 0))
-            told = (scenario.name, points, number, status, Path(plan.errors).read_text())
+        killed = 0
+        for point in points:
+            status = self.run_child(structs.replace(plan, point=point, resume=bool(tried)))
+            tried.append(point)
+            told = (scenario.name, tried, status, Path(plan.errors).read_text())
             assert status in (0, -SIGKILL), told
-            killed += status == -SIGKILL
             sent.append(len(self.requests(plan.peer)))
-        status = self.run_child(structs.replace(plan, resume=bool(points), verify=True))
-        case = self._case(scenario, folder, tuple(points), tuple(sent))
+            if status == 0:
+                break
+            killed += 1
+        status = self.run_child(structs.replace(plan, resume=bool(tried), verify=True))
+        case = self._case(scenario, folder, tuple(tried), tuple(sent))
         assert status == 0, case.told(f"the last child ended with {status}")
         shutil.rmtree(folder)
         return Run(case, killed)
@@ -204,12 +212,29 @@ class Lab:
             ran = self.run_chain(scenario, chain)
             figures.count(ran.case, killed=ran.killed)
 
-        self.each(run, chains)
-        return figures
-
-    def each(self, run: Callable[[Sequence[Point]], None], chains: Sequence[Sequence[Point]]) -> None:
         for _ in self._pool.map(run, chains):
             pass
+        return figures
+
+    def try_beyond(self, scenario: Scenario, figures: Figures) -> None:
+        """Tries the appends and commits after the last that was counted, until there are no more:
+        how many entries share a commit is a matter of time.
+        """
+        for kind in ("append", "commit"):
+            number = self.counts(scenario)[kind]
+            killed = 1
+            while killed:
+                number += 1
+                case, killed = self.run_chain(scenario, [(kind, number)])
+                figures.count(case, killed=killed)
+
+    def try_chain_until_done(self, scenario: Scenario, point: Point, length_max: int) -> Figures:
+        """Kills one process after another at the same point, until one has nothing left to do."""
+        figures = Figures(scenario.name)
+        case, killed = self.run_chain(scenario, repeat(point, length_max))
+        assert killed < length_max, case.told("no progress")
+        figures.count(case, killed=killed)
+        return figures
 
 
 def counts_of(events: Sequence[AnyEvent]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from unittest.mock import patch
 
+import trio
 from msgspec.structs import replace
 
 from executor import Executor
@@ -31,13 +32,13 @@ from executor.worker.rows import (
     work_row,
 )
 from executor.worker.status import KeyState, Status, fold
+from guests import recipes
 from oplog.engine import Batch, Engine, Row
 from oplog.entry import Entry, InvocationStarted, PendingInvocation
 from oplog.memory_engine import MemoryEngine
 from oplog.payload import stored_references
 from oplog.reader import Reader
 from oplog.store import Store
-from guests import recipes
 from tests.support import programs
 from tests.support.engines import DelegatingEngine
 
@@ -63,6 +64,27 @@ async def opened(engine: Engine, *, host: Any = (), **options: Any) -> AsyncIter
     with patch.object(executor_module, "INTERFACES", interfaces):
         async with Executor.open(COMPILED, host=host, store=Store(engine), **options) as shem:
             yield shem
+
+
+@asynccontextmanager
+async def deployed(wasm=programs.RELAY, name="relay", engine=None, **options):
+    async with opened(engine or LastingEngine(), **options) as shem:
+        await shem.deploy(wasm, name=name)
+        yield shem
+
+
+def kinds(engine, worker):
+    return [type(entry) for _, entry in worker_entries(engine, worker)]
+
+
+def run(test, *arguments):
+    """Runs an async test, which must end in time."""
+
+    async def bounded():
+        with trio.fail_after(TIMEOUT_S):
+            return await test(*arguments)
+
+    return trio.run(bounded)
 
 
 def worker_entries(engine: Engine, worker: str) -> list[tuple[int, Entry]]:

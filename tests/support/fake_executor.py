@@ -92,8 +92,8 @@ class FakeExecutor:
     async def worker(self, name: str) -> WorkerRecord:
         return self.store.read_worker(name)
 
-    async def submit(self, worker, function, arguments, *, key=None, env=None) -> Accepted:
-        self.store.calls.append(("submit", worker, function, arguments, key, env))
+    async def submit(self, worker, function, arguments, *, key=None, env=None, run=True) -> Accepted:
+        self.store.calls.append(("submit", worker, function, arguments, key, env, run))
         if self.store.refusal is not None:
             raise self.store.refusal
         return Accepted(
@@ -117,8 +117,12 @@ class FakeExecutor:
         for record in self.store.oplogs.get(worker, [])[first - 1 :][:limit]:
             yield record
 
-    async def crash(self, name: str) -> Rebuild:
-        return self.rebuilt("crash", name)
+    async def invocation(self, worker: str, key: str) -> Invocation:
+        self.store.calls.append(("invocation", worker, key))
+        return self.store.outcomes[key]
+
+    async def crash(self, name: str, *, go_on: bool = True) -> Rebuild:
+        return self.rebuilt("crash", name, go_on)
 
     async def replay(self, name: str, to: int | None = None) -> Rebuild:
         return self.rebuilt("replay", name, to)

@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import trio
+
 from executor import Err, Ok, host_function
 from executor.durable.definition import HostFunctionRow, Local, Recorded
 from executor.host.interface import InterfaceTable, host_interface
@@ -134,6 +136,10 @@ BROKEN = b"""
 """Traps while it is instantiated."""
 
 
+CALL = "call: func(text: string) -> result<string, string>"
+PEER = "demo:relay/peer"
+
+
 class Bank:
     """A peer that honours idempotency keys: a key that it has seen gets the answer that it got."""
 
@@ -141,7 +147,6 @@ class Bank:
         self.asked: list[str] = []
         """The key of every request, in order."""
         self.answers: dict[str, Any] = {}
-        self.text = Peer(self._call)
 
     def functions(self) -> list[Callable[..., Any]]:
         signature = "charge: func(who: string, cents: u64) -> result<string, string>"
@@ -154,7 +159,7 @@ class Bank:
         async def charge_order(call, who, cents):
             return self._charge(call, who, cents)
 
-        return [charge, charge_order, self.text.function()]
+        return [charge, charge_order, peer(self._call)]
 
     def _charge(self, call, who: str, cents: int) -> Any:
         self.asked.append(call.key)
@@ -166,21 +171,41 @@ class Bank:
         return self.answers.setdefault(call.key, Ok(text.upper()))
 
 
-class Peer:
-    """The host function of the relay: what it answers is the test's."""
+class Gate:
+    """A peer that answers when it is told to."""
 
-    def __init__(self, answer: Callable[[Any, str], Any], type: str = "write-remote") -> None:  # noqa: A002
-        self.answer = answer
-        self.type = type
+    def __init__(self, type="write-remote"):
+        self.entered = trio.Event()
+        self.go = trio.Event()
+        self.keys = []
+        self.cancelled = 0
 
-    def function(self) -> Callable[..., Any]:
-        @host_function(
-            "demo:relay/peer", "call: func(text: string) -> result<string, string>", type=self.type
-        )
+        @host_function(PEER, CALL, type=type)
         async def call(call, text):
-            return self.answer(call, text)
+            self.keys.append(call.key)
+            self.entered.set()
+            try:
+                await self.go.wait()
+            except trio.Cancelled:
+                self.cancelled += 1
+                raise
+            return Ok(f"{text}!")
 
-        return call
+        self.call = call
+
+
+def peer(answer, type="write-remote"):
+    """The peer of the relay: what it answers, or raises, is the test's."""
+
+    @host_function(PEER, CALL, type=type)
+    async def call(call, text):
+        return answer(call, text)
+
+    return call
+
+
+def echo():
+    return peer(lambda call, text: Ok(text))
 
 
 class Program(NamedTuple):
@@ -275,10 +300,15 @@ def mirror() -> InterfaceTable:
     text = (recipes.GUESTS / "types" / "wit" / "types.wit").read_text()
     kinds, body = (block(text, name) for name in ("kinds", "mirror"))
     types = parse_interface(f"interface demo:types/kinds {{{kinds}\n}}").types
-    declared = f"interface demo:types/mirror {{{body.replace('use kinds.', 'use demo:types/kinds.')}\n}}"
+    declared = (
+        f"interface demo:types/mirror {{{body.replace('use kinds.', 'use demo:types/kinds.')}\n}}"
+    )
     names = parse_interface(declared, uses=types).functions
     own = {row.name: row for row in token_rows()}
-    rows = [own.get(name, Recorded(name=name, function_type="read-local", action=mirrored)) for name in names]
+    rows = [
+        own.get(name, Recorded(name=name, function_type="read-local", action=mirrored))
+        for name in names
+    ]
     return host_interface(declared, "", rows, uses=types)
 
 

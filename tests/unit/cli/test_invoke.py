@@ -77,6 +77,7 @@ def test_options_follow_arguments_and_negative_numbers_are_arguments(shem, store
         WaveArguments(("-5", "-1.5e3", "-inf", "-.5", '"-x"')),
         "k1",
         {"A": "b=c"},
+        True,
     )
     assert wait == ("wait", "counter/alice", "k1", 3.0)
 
@@ -188,7 +189,8 @@ def test_no_wait_only_accepts(shem, store):
     assert ran.code == 0
     assert ran.stderr == f"key: {GENERATED_KEY}\n"
     assert (ran.json["status"], ran.json["result"], ran.json["wave"]) == ("pending", None, "")
-    assert store.calls[-1] == ("wait", "a/b", GENERATED_KEY, 0)
+    assert store.calls[0][-1] is False, "nothing runs"
+    assert store.calls[-1] == ("invocation", "a/b", GENERATED_KEY)
 
 
 def test_a_known_key_says_that_nothing_ran(shem, store):

@@ -154,7 +154,7 @@ def test_crash_and_replay_report_the_rebuild(shem, store, alice):
         "counter/alice: 7 of 7 entries replayed in 1.2 ms, no divergence\n",
         "",
     )
-    assert store.calls == [("crash", "counter/alice"), ("replay", "counter/alice", 4)]
+    assert store.calls == [("crash", "counter/alice", False), ("replay", "counter/alice", 4)]
 
 
 def test_a_rebuild_that_stops_at_a_failure_says_so(shem, store, alice):

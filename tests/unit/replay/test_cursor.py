@@ -53,9 +53,7 @@ class Pages:
 
 
 def cursor_of(*entries, target=None, first=1, cuts=()):
-    return Cursor(
-        Pages(entries), first=first, target=target or len(entries), regions=Regions(cuts)
-    )
+    return Cursor(Pages(entries), first=first, target=target or len(entries), regions=Regions(cuts))
 
 
 def take_all(cursor):

@@ -126,7 +126,12 @@ def model(cuts, index, kind):
         members = range(cut.region.first, cut.region.last + 1)
         (reverted if isinstance(cut, Revert) else jumped).update(members)
     if index in reverted:
-        return kind not in HINTS or kind in {Error, Exited, CompletionDelivered, CompletionDiscarded}
+        return kind not in HINTS or kind in {
+            Error,
+            Exited,
+            CompletionDelivered,
+            CompletionDiscarded,
+        }
     hinted = kind in HINTS and kind not in {CompletionDelivered, CompletionDiscarded}
     return index in jumped and not hinted
 
@@ -148,7 +153,5 @@ def test_any_mixture_of_jumps_and_reverts_hides_what_a_slow_model_hides(seed):
             expected = model(cuts, index, type(entry))
             assert regions.hides(index, entry) == expected, (cuts, index, entry)
         first = chosen.randrange(1, index + 1)
-        touched = any(
-            i in regions.jumped or i in regions.reverted for i in range(first, index + 1)
-        )
+        touched = any(i in regions.jumped or i in regions.reverted for i in range(first, index + 1))
         assert regions.touches(first, index) == touched

@@ -6,9 +6,9 @@ import threading
 import pytest
 import trio
 
+from executor.durable.retry import TransientError
 from executor.errors import GuestError
 from executor.host.embedder import host_function
-from executor.durable.retry import TransientError
 from executor.worker.rows import (
     SORTABLE_NAME_BYTES_MAX,
     WorkerRows,
