@@ -23,6 +23,7 @@ import trio
 from executor.deployment import DeployOptions, deploy
 from executor.durable.effects import Perform, TrioEffects, perform_effect
 from executor.durable.inbox import Bell, Inbox
+from executor.durable.session import WRITES_AWAITED_MAX_S
 from executor.errors import (
     GuestError,
     GuestExit,
@@ -125,7 +126,8 @@ class Executor:
 
         `recover="named"` runs the workers that are named in calls; "all" takes up every worker with
         pending work. `host` holds host functions of the embedder, decorated with `@host_function`.
-        On leaving, guests are lost as in a crash: what was accepted continues at the next opening.
+        On leaving, guests are lost: what was accepted continues at the next opening. Remote writes
+        under way are awaited for up to five seconds, unless the block ends with an exception.
         Raises: StoreError, also if another process runs the store.
         """
         directory = Path(path)
@@ -155,15 +157,17 @@ class Executor:
                     report=world.get("report") or log_report,
                 )
                 shem = cls(directory, services)
+                awaited_s = 0.0
                 try:
                     if recover == "all":
                         shem._workers.take_up_all()
                     yield shem
+                    awaited_s = WRITES_AWAITED_MAX_S
                 except Exception as error:
                     failure = error  # raised bare, outside of the nursery's group
                 finally:
                     with trio.CancelScope(shield=True):
-                        await shem._workers.close()
+                        await shem._workers.close(writes_awaited_s=awaited_s)
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):

@@ -5,6 +5,7 @@ Only workers that somebody named or that have work are in memory; everything els
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from weakref import WeakValueDictionary
 
 import trio
@@ -170,7 +171,10 @@ class Workers:
         worker.notify()
         return Done(worker=name, done=True, status="deleted")
 
-    async def close(self) -> None:
-        """Loses every instance, as in a crash, but commits what is buffered."""
-        for loop in list(self._loops.values()):
-            await loop.stop(writes_awaited_s=0)
+    async def close(self, *, writes_awaited_s: float) -> None:
+        """Loses every instance. Remote writes under way are awaited for a while, so that they need
+        not be repeated; what is buffered is committed.
+        """
+        async with trio.open_nursery() as nursery:
+            for loop in list(self._loops.values()):
+                nursery.start_soon(partial(loop.stop, writes_awaited_s=writes_awaited_s))

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 from queue import SimpleQueue
 from signal import SIGKILL
@@ -74,7 +74,7 @@ class Lab:
         self.receiver = receiver
         self._templates: dict[str, Path] = {}
         self._counts: dict[str, dict[str, int]] = {}
-        self._cases = 0
+        self._numbers = count(1)
         self._stack = ExitStack()
         self._pool = self._stack.enter_context(ThreadPoolExecutor(CHILDREN_AT_ONCE))
         self._children: SimpleQueue[Children] = SimpleQueue()
@@ -116,14 +116,17 @@ class Lab:
     def new_folder(self, scenario: Scenario) -> Path:
         """A new case's folder, with a store in which the scenario's guest is deployed."""
         template = self.template(scenario)
-        self._cases += 1
-        folder = self.folder / f"{scenario.name}-{self._cases}"
-        folder.mkdir()
+        folder = self.new_empty_folder(scenario.name)
         (folder / "flaky").mkdir()
         store = folder / "store"
         store.mkdir()
         shutil.copy(template / "store" / "data.mdb", store)
         shutil.copytree(template / "store" / "artifacts", store / "artifacts", copy_function=os.link)
+        return folder
+
+    def new_empty_folder(self, name: str) -> Path:
+        folder = self.folder / f"{name}-{next(self._numbers)}"
+        folder.mkdir()
         return folder
 
     def template(self, scenario: Scenario) -> Path:
@@ -173,14 +176,13 @@ class Lab:
     def _case(
         self, scenario: Scenario, folder: Path, points: tuple[Point, ...], sent: tuple[int, ...]
     ) -> Case:
-        lines = (folder / "reports.jsonl").read_bytes().splitlines()
         references: dict[str, str] = {}
         for request in self.receiver.requests():
             references.setdefault(request.key, f"ref-{len(references) + 1}")
         return Case(
             scenario=scenario,
             points=points,
-            events=tuple(decode_event(line) for line in lines),
+            events=events_of(self.plan(scenario, folder)),
             requests=self.requests(f"/{folder.name}"),
             sent=sent,
             references=references,
@@ -235,6 +237,13 @@ class Lab:
         assert killed < length_max, case.told("no progress")
         figures.count(case, killed=killed)
         return figures
+
+
+def events_of(plan: Plan) -> tuple[AnyEvent, ...]:
+    """Everything that the children of a plan have reported."""
+    report = Path(plan.report)
+    lines = report.read_bytes().splitlines() if report.exists() else ()
+    return tuple(decode_event(line) for line in lines)
 
 
 def counts_of(events: Sequence[AnyEvent]) -> dict[str, int]:
