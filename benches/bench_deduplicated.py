@@ -5,7 +5,15 @@ from pathlib import Path
 
 import trio
 
-from benches.measure import Figure, Rounds, directory, medians, seconds, seconds_async, steps_executor
+from benches.measure import (
+    Figure,
+    Rounds,
+    directory,
+    medians,
+    seconds,
+    seconds_async,
+    steps_executor,
+)
 from benches.raw_store import RawStore
 from executor import Executor
 

@@ -84,9 +84,7 @@ Measure = Callable[[Executor, str], Awaitable[float]]
 
 def live() -> Sequence[Figure]:
     async def measure(shem: Executor, export: str) -> float:
-        return await seconds_async(
-            lambda: shem.invoke(f"calls/{export}", export, [CALLS_A_ROUND])
-        )
+        return await seconds_async(lambda: shem.invoke(f"calls/{export}", export, [CALLS_A_ROUND]))
 
     return [compare("durable_call_live", measure)]
 
@@ -129,9 +127,7 @@ async def alternate(path: Path, measure: Measure) -> dict[str, Rounds]:
             await shem.deploy(CALLS, name="calls")
             for export in SIGNATURES:
                 await shem.invoke(f"calls/{export}", export, [CALLS_A_ROUND])
-                pairs = [
-                    (await measure(shem, export), plain.call_s(export)) for _ in range(ROUNDS)
-                ]
+                pairs = [(await measure(shem, export), plain.call_s(export)) for _ in range(ROUNDS)]
                 scale = US / CALLS_A_ROUND
                 results[export] = medians([(ours * scale, base * scale) for ours, base in pairs])
     return results

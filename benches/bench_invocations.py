@@ -57,9 +57,7 @@ async def against_raw_commits(path: Path) -> tuple[Rounds, float]:
                 written = [puts_of(batches) for batches in engine.take()]
                 transactions += len(written)
                 commit = raw.commit_s(written) / len(written)
-                pairs.append(
-                    (ours / INVOCATIONS_A_ROUND * US, commit * COMMITS_AN_INVOCATION * US)
-                )
+                pairs.append((ours / INVOCATIONS_A_ROUND * US, commit * COMMITS_AN_INVOCATION * US))
     return medians(pairs), transactions / (ROUNDS * INVOCATIONS_A_ROUND)
 
 
@@ -97,9 +95,7 @@ async def against_sequential(path: Path) -> list[tuple[float, float]]:
             began = time.perf_counter()
             await everybody(shem, INVOCATIONS_A_WORKER)
             together = time.perf_counter() - began
-            pairs.append(
-                (WORKERS * INVOCATIONS_A_WORKER / together, INVOCATIONS_A_ROUND / alone)
-            )
+            pairs.append((WORKERS * INVOCATIONS_A_WORKER / together, INVOCATIONS_A_ROUND / alone))
     return pairs
 
 

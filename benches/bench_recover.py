@@ -1,6 +1,6 @@
 """How long from opening the store of a killed process to the answer that it owed?
 
-    python -m benches.bench_recover STORE     the process that is killed, by itself, at the last step
+python -m benches.bench_recover STORE     the process that is killed, by itself, at the last step
 """
 
 import os

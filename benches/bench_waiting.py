@@ -1,6 +1,6 @@
 """What does a guest cost that waits in a host call?
 
-    python -m benches.bench_waiting STORE     prints what it measured, in a process of its own
+python -m benches.bench_waiting STORE     prints what it measured, in a process of its own
 """
 
 import os

@@ -1,7 +1,7 @@
 """Runs the benches and prints a table, then one JSON object a bench on the last lines.
 
-    python -m benches.run            all of them
-    python -m benches.run NAME…      those of these names: `steps_64`, or a file's: `steps`
+python -m benches.run            all of them
+python -m benches.run NAME…      those of these names: `steps_64`, or a file's: `steps`
 """
 
 import sys
@@ -57,7 +57,9 @@ def row(figure: Figure) -> str:
 
 
 def main(names: Sequence[str]) -> None:
-    print(f"{'bench':24} {'value':>11} {'unit':14} {'baseline':>11} {'ratio':>7}  {'goal':>10}  note")
+    print(
+        f"{'bench':24} {'value':>11} {'unit':14} {'baseline':>11} {'ratio':>7}  {'goal':>10}  note"
+    )
     figures: list[Figure] = []
     began = time.perf_counter()
     for name in chosen(names):

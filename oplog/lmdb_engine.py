@@ -69,6 +69,8 @@ MAP_BYTES: Final = 1 << 40
 DATABASES_MAX: Final = 64
 READERS_MAX: Final = 1024
 COUNT_BYTES: Final = 8
+TAILS_MAX: Final = 10_000
+"""Workers whose last index is remembered, so that it need not be looked up at their next commit."""
 
 _OPLOG: Final = "oplog"
 _PAYLOADS: Final = "payloads"
@@ -88,6 +90,8 @@ class LmdbEngine(Engine):
         self._gate = Gate(f"the store at {path} is closed")
         self._databases: dict[str, lmdb._Database] = {}
         self._epoch_value = b""
+        self._tails: dict[bytes, int] = {}
+        """Last committed index of workers that this opening wrote: nobody else can write them."""
 
     @classmethod
     def open(cls, path: Path, *, readonly: bool = False, map_bytes: int = MAP_BYTES) -> Self:
@@ -200,12 +204,14 @@ class LmdbEngine(Engine):
         return None
 
     def _write_together(self, batches: Sequence[Batch]) -> None:
+        tails = self._tails
+        self._tails = {}  # unknown, unless the transaction is committed
         try:
             with self._begin_write() as transaction:
-                for batch in batches:
-                    self._apply(transaction, batch)
+                self._apply(transaction, batches, tails)
         except lmdb.Error as error:
             raise self._translated(error, batches) from error
+        self._tails = tails if len(tails) <= TAILS_MAX else {}
 
     def _begin_write(self) -> lmdb.Transaction:
         """A write transaction that knows it is not fenced."""
@@ -221,43 +227,66 @@ class LmdbEngine(Engine):
             )
         return transaction
 
-    def _apply(self, transaction: lmdb.Transaction, batch: Batch) -> None:
-        for worker_id in batch.deletes:
-            self._delete_worker(transaction, worker_id)
-        if batch.entries:
-            self._put_entries(transaction, batch)
-        for row in batch.rows:
-            table = self._databases[row.table]
-            if row.value is None:
-                transaction.delete(row.key, db=table)
-            else:
-                transaction.put(row.key, row.value, db=table)
+    def _apply(
+        self, transaction: lmdb.Transaction, batches: Sequence[Batch], tails: dict[bytes, int]
+    ) -> None:
+        """All entries together, but those that come behind the deletion of a worker."""
+        together: list[Batch] = []
+        for batch in batches:
+            if batch.deletes:
+                self._put_entries(transaction, together, tails)
+                together = []
+            for worker_id in batch.deletes:
+                self._delete_worker(transaction, worker_id)
+                tails.pop(worker_id, None)
+            together.append(batch)
+        self._put_entries(transaction, together, tails)
+        for batch in batches:
+            for row in batch.rows:
+                table = self._databases[row.table]
+                if row.value is None:
+                    transaction.delete(row.key, db=table)
+                else:
+                    transaction.put(row.key, row.value, db=table)
 
-    def _put_entries(self, transaction: lmdb.Transaction, batch: Batch) -> None:
+    def _put_entries(
+        self, transaction: lmdb.Transaction, batches: Sequence[Batch], tails: dict[bytes, int]
+    ) -> None:
+        entries = [entry for batch in batches for entry in batch.entries]
+        if not entries:
+            return
         cursor = transaction.cursor(self._databases[_OPLOG])
-        for worker_id, first in first_entries(batch):
-            if first > 1 and not cursor.set_key(entry_key(worker_id, first - 1)):
-                raise BatchRefusedError(
-                    f"worker {worker_id.hex()}: entry {first} cannot follow entry"
-                    f" {_last_index(cursor, worker_id)}: the worker was deleted, or entries are"
-                    " missing"
-                )
+        for batch in batches:
+            for worker_id, first in first_entries(batch):
+                if (
+                    first > 1
+                    and tails.get(worker_id) != first - 1
+                    and not cursor.set_key(entry_key(worker_id, first - 1))
+                ):
+                    raise BatchRefusedError(
+                        f"worker {worker_id.hex()}: entry {first} cannot follow entry"
+                        f" {_last_index(cursor, worker_id)}: the worker was deleted, or entries"
+                        " are missing"
+                    )
+            if batch.entries:
+                worker_id, last, _ = batch.entries[-1]
+                tails[worker_id] = last
         items = [
-            (worker_id + index.to_bytes(8, "big"), encoded)
-            for worker_id, index, encoded in batch.entries
+            (worker_id + index.to_bytes(8, "big"), encoded) for worker_id, index, encoded in entries
         ]
         consumed, added = cursor.putmulti(items, overwrite=False)
         if consumed != added:
             raise BatchRefusedError(
-                f"worker {batch.entries[0][0].hex()}: entries from {batch.entries[0][1]} on are"
+                f"worker {entries[0][0].hex()}: entries from {entries[0][1]} on are"
                 " there already: another writer was here"
             )
         try:
-            digests = all_references(batch.entries)
+            digests = all_references(entries)
         except msgspec.MsgspecError as error:
             raise BatchRefusedError(f"an entry is no MessagePack map: {error}") from error
         if digests:
-            self._add_references(transaction, digests, dict(batch.payloads))
+            payloads = [payload for batch in batches for payload in batch.payloads]
+            self._add_references(transaction, digests, dict(payloads))
 
     def _add_references(
         self, transaction: lmdb.Transaction, digests: list[bytes], contents: dict[bytes, bytes]

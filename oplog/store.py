@@ -184,20 +184,24 @@ class Store:
         """Who each batch belongs to, in the same order."""
         idle: list[tuple[Writer, list[Done], OplogError | None]] = []
         """Writers with nothing to write."""
-        for item in group:
-            if not isinstance(item, Writer):
-                batches.append(item[0])
-                written.append((None, [item[1]]))
-                continue
-            waiting: list[Done] = []
-            batch: Batch | None = None
+        left = iter(group)
+        while True:
             with _Caught() as caught:
-                batch, waiting = item.take()
-            if batch is not None:
-                batches.append(batch)
-                written.append((item, waiting))
-            else:
-                idle.append((item, waiting, self._rows_error(item, caught.error)))
+                for item in left:
+                    if not isinstance(item, Writer):
+                        batches.append(item[0])
+                        written.append((None, [item[1]]))
+                        continue
+                    batch, waiting = item.take()
+                    if batch is not None:
+                        batches.append(batch)
+                        written.append((item, waiting))
+                    else:
+                        idle.append((item, waiting, None))
+            if caught.error is None:
+                break
+            assert isinstance(item, Writer), "only a writer's rows can fail"
+            idle.append((item, [], self._rows_error(item, caught.error)))
         errors = self._write(batches)
         calls: list[Callable[[], None]] = []
         for (writer, waiting), error in zip(written, errors, strict=True):
@@ -206,9 +210,7 @@ class Store:
             _settle(calls, writer, waiting, error)
         _call_all(calls)
 
-    def _rows_error(self, writer: Writer, error: BaseException | None) -> OplogError | None:
-        if error is None:
-            return None
+    def _rows_error(self, writer: Writer, error: BaseException) -> OplogError:
         _log.error("rows of worker %s", writer.worker_id.hex(), exc_info=error)
         failure = OplogError(f"worker {writer.worker_id.hex()}: its rows cannot be made: {error!r}")
         failure.__cause__ = error
@@ -262,12 +264,13 @@ def _settle(
     error: OplogError | None,
 ) -> None:
     """Settle with the writer, and note who is to be called."""
-    drained: Sequence[Callable[[], None]] = ()
-    late: Sequence[Done] = ()
-    if writer is not None:
-        late, drained = writer.settle(error)
-        error = error or writer.failed
-    calls.extend(partial(done, error) for done in (*waiting, *late))
+    if writer is None:
+        calls.extend([partial(done, error) for done in waiting])
+        return
+    late, drained = writer.settle(error)
+    error = error or writer.failed
+    calls.extend([partial(done, error) for done in waiting])
+    calls.extend([partial(done, error) for done in late])
     calls.extend(drained)
 
 

@@ -190,7 +190,9 @@ class Writer:
             self._asked = False
             batch = None
             if self._buffer:
-                rows = check_rows(self._rows()) if self._rows is not None else ()
+                rows = self._rows() if self._rows is not None else ()
+                if rows:
+                    check_rows(rows)
                 first = self.committed_index + 1
                 indices = range(first, self.last_index + 1)
                 batch = Batch(

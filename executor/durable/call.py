@@ -10,12 +10,13 @@ again under its own `start`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from executor.durable.definition import NOT_READY, Awaited, HostFunctionRow, Local, Recorded
 from executor.durable.effects import Effect
 from executor.errors import BadArguments, GuestError
-from executor.wasm.check import canonical
+from executor.wasm.check import compile_canonical
 from executor.wasm.host_function import PENDING, HostFunction
 from executor.wasm.plain import compile_plain
 from executor.wasm.types import FuncType, WitType
@@ -46,7 +47,7 @@ def host_function(
 class AnswerCodec:
     """Between a call's answer and the raw `response` of its `end`."""
 
-    __slots__ = ("_from_plain", "_to_plain", "_type")
+    __slots__ = ("_canonical", "_from_plain", "_to_plain", "_type")
 
     def __init__(self, answer_type: WitType | None) -> None:
         self._type = answer_type
@@ -54,6 +55,7 @@ class AnswerCodec:
             self._to_plain = self._from_plain = None
         else:
             self._to_plain, self._from_plain = compile_plain(answer_type)
+            self._canonical = compile_canonical(answer_type)
 
     def encode(self, answer: object) -> Raw:
         if self._type is None:
@@ -74,7 +76,7 @@ class AnswerCodec:
         if self._type is None:
             return None
         try:
-            return canonical(self._type, answer, where=function)
+            return self._canonical(answer)
         except BadArguments as error:
             raise GuestError(
                 f"{function} answered a value of another type: {error.message}", where=function
@@ -144,6 +146,7 @@ def awaited_call(
 ) -> Callable[..., object]:
     """A serialized call during which the guest may wait for an effect in trio."""
     kind = row.function_type
+    action = row.action
     attempt = row.attempt
     observe = row.observe
 
@@ -167,15 +170,14 @@ def awaited_call(
                 return seen(state, answer, arguments)
         key = session.key_of(index)
 
-        async def run() -> object:
-            return await row.action(state, *arguments)
-
         def answered(answer: object) -> tuple[Raw, object]:
             value = codec.checked(answer, function)
             return codec.encode(value), seen(state, value, arguments)
 
         session.call_key = key
-        effect = Effect(function=function, function_type=kind, key=key, run=run)
+        effect = Effect(
+            function=function, function_type=kind, key=key, run=partial(action, state, *arguments)
+        )
         session.perform(index, effect, answered, pending)
         return PENDING
 

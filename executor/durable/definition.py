@@ -11,7 +11,7 @@
 Wasmtime, of the oplog's bytes or of which mode it runs in.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -55,7 +55,7 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     function_type: FunctionType
-    action: Callable[..., Awaitable[Any]]
+    action: Callable[..., Coroutine[Any, Any, Any]]
     """`await action(state, *arguments) -> answer`, in trio, live only."""
     attempt: Callable[..., Any] | None = None
     """`attempt(state, *arguments) -> answer | NOT_READY`, on the lane, before waiting."""

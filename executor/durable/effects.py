@@ -6,8 +6,8 @@ around it sees every effect (that is how crash points are made).
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 import trio
@@ -15,6 +15,11 @@ import trio
 from executor.durable.commit_soon import CommitSoon
 from executor.durable.inbox import Bell
 from oplog.store import Writer
+
+RESTING_MAX: Final = 64
+"""Tasks that are kept for when effects wait; more than so many at a time are rare."""
+
+Steps: TypeAlias = Coroutine[Any, Any, object]
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,16 +29,16 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     function_type: str
     key: str
     """The derived idempotency key: the same in every attempt."""
-    run: Callable[[], Awaitable[object]]
+    run: Callable[[], Steps]
 
 
-Perform = Callable[[Effect], Awaitable[object]]
+Perform = Callable[[Effect], Steps]
 EffectDone = Callable[[object, BaseException | None], None]
 """Called once on the trio thread with the answer or the error; not at all if cancelled."""
 
 
-async def perform_effect(effect: Effect) -> object:
-    return await effect.run()
+def perform_effect(effect: Effect) -> Steps:
+    return effect.run()
 
 
 class EffectHandle:
@@ -51,6 +56,11 @@ class EffectHandle:
 
     def begin(self, scope: trio.CancelScope) -> None:
         self._scope = scope
+
+    def finish(self, answer: object, error: BaseException | None) -> None:
+        """The effect has ended by itself."""
+        self.done(answer, error)
+        self.end()
 
     def end(self) -> None:
         self.ended = True
@@ -82,13 +92,12 @@ class EffectRunner(Protocol):
 
 
 class TrioEffects:
-    """Runs effects on tasks that are kept: most effects of a busy store end at once or wait for
-    one answer, and a task for each would cost more than they do.
+    """Runs effects on tasks that are kept, since a task for each would cost more than most do.
 
-    A task takes effects from the queue one after another. Before it starts one with others behind
-    it, it wakes another task, so that an effect that waits holds up nobody. One of the idle tasks
-    listens to a pipe that other threads write to, which wakes it in half the time that a call
-    through trio's own queue takes.
+    One task at a time *attends*: it waits for the bell, takes effects and runs them, one after
+    another. Only when an effect makes it wait does it have another task attend, before it does;
+    once its effect has ended it rests until it is to attend again. So effects that end at once cost
+    no change of tasks, and one that waits holds up nobody.
     """
 
     def __init__(self, nursery: trio.Nursery, bell: Bell, perform: Perform) -> None:
@@ -98,12 +107,9 @@ class TrioEffects:
         self._commits = CommitSoon()
         self.commit_soon = self._commits.add
         self._waiting: deque[EffectHandle] = deque()
-        self._idle: list[trio.lowlevel.Task] = []
-        self._relief = False
-        """Whether a task was woken that has not begun yet."""
-        self._listening = False
+        self._resting: list[trio.lowlevel.Task] = []
         nursery.start_soon(self._commits.run)
-        nursery.start_soon(self._serve)
+        nursery.start_soon(self._attend)
 
     def start(self, effect: Effect, done: EffectDone) -> EffectHandle:
         """One wake-up of the trio thread serves all effects that one commit lets start."""
@@ -112,63 +118,87 @@ class TrioEffects:
         self._bell.ring()
         return handle
 
-    def _wake_task(self) -> None:
-        if self._relief or self._listening:
-            return
-        self._relief = True
-        if self._idle:
-            trio.lowlevel.reschedule(self._idle.pop())
-        else:
-            self._nursery.start_soon(self._serve)
-
-    async def _serve(self) -> None:
-        """One task: takes effects until there are none, waits to be woken, and so on."""
+    async def _attend(self) -> None:
+        """The life of one task."""
         waiting = self._waiting
         while True:
-            self._relief = False
             with trio.CancelScope() as scope:
-                while not scope.cancel_called:
-                    while waiting and not scope.cancel_called:
-                        handle = waiting.popleft()
-                        if waiting:
-                            self._wake_task()
-                        await self._run(handle, scope)
-                    if self._listening:
-                        await self._sleep()
-                        self._relief = False
+                waits = None
+                while waits is None:
+                    if not waiting:
+                        await self._bell.wait()
                     else:
-                        await self._listen()
+                        waits = self._begin(waiting.popleft(), scope)
+                self._have_another_attend()
+                await waits
+            # The scope was perhaps cancelled, for the sake of the effect that waited in it.
+            if len(self._resting) >= RESTING_MAX:
+                return
+            await self._rest()
 
-    async def _listen(self) -> None:
-        self._listening = True
+    def _begin(self, handle: EffectHandle, scope: trio.CancelScope) -> Steps | None:
+        """Begins an effect: None if it has ended, else what is left of it."""
+        if handle.cancelled:
+            handle.end()
+            return None
         try:
-            await self._bell.wait()
-        finally:
-            self._listening = False
+            steps = self._perform(handle.effect)
+            wait = steps.send(None)
+        except StopIteration as end:
+            handle.finish(end.value, None)
+        except Exception as error:
+            handle.finish(None, error)
+        else:
+            handle.begin(scope)
+            return finish_effect(handle, Begun(steps, wait))
+        return None
 
-    async def _sleep(self) -> None:
-        """Until there may be work. A task that is cancelled is no longer idle."""
+    def _have_another_attend(self) -> None:
+        if self._resting:
+            trio.lowlevel.reschedule(self._resting.pop())
+        else:
+            self._nursery.start_soon(self._attend)
+
+    async def _rest(self) -> None:
         task = trio.lowlevel.current_task()
-        self._idle.append(task)
+        self._resting.append(task)
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            self._idle.remove(task)
+            self._resting.remove(task)
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
-    async def _run(self, handle: EffectHandle, scope: trio.CancelScope) -> None:
-        if handle.cancelled:
-            handle.end()
-            return
-        handle.begin(scope)
-        try:
-            answer = await self._perform(handle.effect)
-        except trio.Cancelled:
-            raise
-        except Exception as error:
-            handle.done(None, error)
-        else:
-            handle.done(answer, None)
-        finally:
-            handle.end()
+
+async def finish_effect(handle: EffectHandle, begun: "Begun") -> None:
+    try:
+        answer = await begun
+    except trio.Cancelled:
+        handle.end()
+        raise
+    except Exception as error:
+        handle.finish(None, error)
+    else:
+        handle.finish(answer, None)
+
+
+class Begun(Generator[Any, Any, object]):
+    """Awaits what is left of a coroutine that was begun and waits for `wait`."""
+
+    __slots__ = ("_steps", "_wait")
+
+    def __init__(self, steps: Steps, wait: Any) -> None:
+        self._steps = steps
+        self._wait = wait
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        return self
+
+    def send(self, resumed: Any) -> Any:
+        if self._wait is None:
+            return self._steps.send(resumed)
+        wait, self._wait = self._wait, None
+        return wait
+
+    def throw(self, *error: Any) -> Any:
+        return self._steps.throw(*error)

@@ -7,7 +7,6 @@ and created again, never meet at a peer.
 """
 
 import re
-from functools import lru_cache
 from hashlib import sha1
 from typing import Final
 from uuid import UUID, uuid5
@@ -21,19 +20,26 @@ HYPHENATED_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-f
 
 def derived_key(base: str, index: int) -> str:
     """The key of the call that `index` identifies, as a hyphenated UUID."""
-    digest = sha1(
-        namespace_of(base).bytes + b"oplog-index-%d" % index, usedforsecurity=False
-    ).digest()
+    return key_in(namespace_of(base), index)
+
+
+def key_in(namespace: bytes, index: int) -> str:
+    """As `derived_key`, of a base whose namespace is known: every call of an invocation has one."""
+    digest = sha1(namespace + b"oplog-index-%d" % index, usedforsecurity=False).digest()
     number = int.from_bytes(digest[:16], "big")
     text = f"{number & UUID_FREE_BITS | UUID_5_BITS:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-@lru_cache(maxsize=1_024)
-def namespace_of(base: str) -> UUID:
-    return UUID(base) if HYPHENATED_UUID.match(base) else uuid5(NAMESPACE, base)
+def namespace_of(base: str) -> bytes:
+    return (UUID(base) if HYPHENATED_UUID.match(base) else uuid5(NAMESPACE, base)).bytes
+
+
+def call_namespace(worker_id: bytes, invocation_key: str) -> bytes:
+    """The namespace of the keys of all calls of one invocation."""
+    return namespace_of(f"{worker_id.hex()}/{invocation_key}")
 
 
 def call_key(worker_id: bytes, invocation_key: str, index: int) -> str:
     """The key of the durable call whose `start` is at `index`."""
-    return derived_key(f"{worker_id.hex()}/{invocation_key}", index)
+    return key_in(call_namespace(worker_id, invocation_key), index)

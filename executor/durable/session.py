@@ -23,7 +23,7 @@ import trio
 
 from executor.durable.effects import Effect, EffectHandle, EffectRunner
 from executor.durable.function_type import WRITE_REMOTE, may_repeat
-from executor.durable.keys import call_key
+from executor.durable.keys import call_namespace, key_in
 from executor.durable.reasons import Closed, CommitFailed, LeaveReason, ReachedTarget
 from executor.errors import Divergence, InternalError
 from executor.replay.claims import claim_invocation, claim_outcome, claim_start, describe
@@ -88,6 +88,7 @@ class DurableSession:
         self.closed = False
         self.idempotence = True
         self.invocation_key = ""
+        self._key_namespace = b""
         self.invocation_index = 0
         self.open_start = 0
         """The index of the call that is being performed, 0 if none: where a retry counts from."""
@@ -187,6 +188,7 @@ class DurableSession:
 
     def enter_invocation(self, key: str, index: int, at: int) -> None:
         self.invocation_key = key
+        self._key_namespace = call_namespace(self.worker_id, key)
         self.invocation_index = index
         self.guest_time_ns = at
         self.open_start = 0
@@ -208,7 +210,7 @@ class DurableSession:
 
     def key_of(self, index: int) -> str:
         """The derived key of the call whose start is at `index`."""
-        return call_key(self.worker_id, self.invocation_key, index)
+        return key_in(self._key_namespace, index)
 
     def log(self, level: str, text: bytes) -> None:
         """One output write of the guest: a hint when live, the recorded one in replay.
@@ -286,16 +288,13 @@ class DurableSession:
             if effect.function_type == WRITE_REMOTE:
                 self.effects.commit_soon(self.writer)
 
-        def start() -> None:
+        def committed(error: OplogError | None) -> None:
+            if error is not None:
+                pending.fail(LeaveGuest(CommitFailed(error)))
+                return
             with self.writer.lock:
                 if not self.closing:
                     self._open[index] = self.effects.start(effect, finish)
-
-        def committed(error: OplogError | None) -> None:
-            if error is None:
-                start()
-            else:
-                pending.fail(LeaveGuest(CommitFailed(error)))
 
         def commit() -> None:
             try:
@@ -307,7 +306,7 @@ class DurableSession:
         if effect.function_type == WRITE_REMOTE:
             self.defer(commit)
         else:
-            start()
+            committed(None)
 
     # -- leaving -----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from executor.wasm import ffi
 from executor.wasm.abi import Lift, Lower, compile_lift, compile_lower
 from executor.wasm.abi_handles import GuestHandles, ResourceIds, WrongValue, new_out_slot
 from executor.wasm.abi_mismatch import explain_mismatch
-from executor.wasm.ffi import VALUE_BYTES, u8_at, u64_at
+from executor.wasm.ffi import VALUE_BYTES, continuation_at, u8_at, u64_at
 from executor.wasm.host_function import PENDING, HostFunction, Pending
 from executor.wasm.types import FuncType
 
@@ -205,10 +205,10 @@ class Boundary:
             nonlocal codec
             _count, results, _n, trap, continuation = rest
             # First of all: without a continuation Wasmtime aborts the process.
-            ready = u64_at(continuation)
-            ready.value = _READY
-            u64_at(continuation + 8).value = 1
-            u64_at(continuation + 16).value = 0
+            slot = continuation_at(continuation)
+            slot.ready = _READY
+            slot.number = 1
+            slot.finalizer = 0
             crossing = crossings[store]
             try:
                 if codec is None:
@@ -220,8 +220,8 @@ class Boundary:
                         number = next(self._numbers)
                         self._waits[number] = _Wait(crossing, pending, where, codec, results)
                         crossing.waits[number] = pending
-                        ready.value = self._continue_address
-                        u64_at(continuation + 8).value = number
+                        slot.ready = self._continue_address
+                        slot.number = number
                         return
                     answer = pending.take()
             except BaseException as error:
@@ -334,6 +334,9 @@ def _answer_of(
 
 
 def _lift_all(params: tuple[Lift, ...]) -> Callable[[int, Crossing], list[Any]]:
+    if len(params) == 1:
+        first = params[0]
+        return lambda args, crossing: [first(args, crossing)]
     placed = [(param, VALUE_BYTES * index) for index, param in enumerate(params)]
 
     def lift_all(args: int, crossing: Crossing) -> list[Any]:

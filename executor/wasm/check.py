@@ -84,15 +84,25 @@ def canonical(type_: WitType, value: object, where: str = "") -> Any:
     """The canonical value, or BadArguments saying the path (`$.items[2].id`), what is expected and
     what was given. `where` names the value for the error: an argument, a host function's answer.
     """
-    try:
-        return compile_check(type_)(value)
-    except _Mismatch as mismatch:
-        path = "".join(["$", *reversed(mismatch.path)])
-        raise BadArguments(
-            f"{path}: expected {mismatch.expected}, got {mismatch.found}",
-            where=where,
-            expected=mismatch.expected,
-        ) from None
+    return compile_canonical(type_, where)(value)
+
+
+def compile_canonical(type_: WitType, where: str = "") -> Check:
+    """As `canonical`, for a type that many values come of."""
+    check = compile_check(type_)
+
+    def checked(value: object) -> Any:
+        try:
+            return check(value)
+        except _Mismatch as mismatch:
+            path = "".join(["$", *reversed(mismatch.path)])
+            raise BadArguments(
+                f"{path}: expected {mismatch.expected}, got {mismatch.found}",
+                where=where,
+                expected=mismatch.expected,
+            ) from None
+
+    return checked
 
 
 def canonical_arguments(

@@ -89,6 +89,15 @@ class SequenceSlot(ctypes.Structure):
 sequence_at = SequenceSlot.from_address
 
 
+class ContinuationSlot(ctypes.Structure):
+    """How Wasmtime asks whether a waiting call has its results: `ready(number)`."""
+
+    _fields_ = (("ready", c_uint64), ("number", c_uint64), ("finalizer", c_uint64))
+
+
+continuation_at = ContinuationSlot.from_address
+
+
 def number_slot(number: Any) -> Callable[[int], Any]:
     """A component value whose payload is this C number: a function of its address."""
 

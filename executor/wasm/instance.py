@@ -8,6 +8,7 @@ holds for it hangs off the worker's own state. Nothing here is durable.
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -62,7 +63,7 @@ class Instance:
         self._linker = linker
         self._lane = lane
         self._memory_bytes_max = memory_bytes_max
-        self._crossing = Crossing(state, self._wake, lane.has_work)
+        self._crossing = Crossing(state, partial(lane.post, self._poll), lane.has_work)
         self._store = 0
         self._handle = wasmtime_ffi.wasmtime_component_instance_t()
         self._functions: dict[str, Any] = {}
@@ -115,9 +116,6 @@ class Instance:
         self._crossing.interrupt = (None,)
         self._linker.engine.increment_epoch()
         self._lane.post(lambda: self._close(done))
-
-    def _wake(self) -> None:
-        self._lane.post(self._poll)
 
     # On the lane.
 
@@ -219,7 +217,7 @@ class Instance:
             self._end(self._outcome())
         elif crossing.failed is not None:
             self._end(_raised(crossing.failed))
-        elif not self._is_paused() and (crossing.yielded or not crossing.waits):
+        elif (crossing.yielded or not crossing.waits) and not self._is_paused():
             self._lane.post(self._poll)
 
     def _is_paused(self) -> bool:

@@ -16,27 +16,21 @@ only thing that the next round starts from.
 """
 
 import random
-from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
 import trio
 
 from executor.durable.inbox import Inbox
-from executor.durable.reasons import CommitFailed, Exited, ReachedTarget
+from executor.durable.reasons import CommitFailed, Exited
 from executor.durable.retry import DEFAULT_POLICY, TransientError, retry_delay_s
-from executor.durable.session import DurableSession, SessionWorld
 from executor.errors import Divergence, GuestTrap, InternalError, LimitError, ShemError, StoreError
-from executor.host.state import HostState
-from executor.replay.cursor import Cursor
-from executor.replay.regions import Regions
-from executor.wasm.instance import Instance, Left, Raised, Returned
+from executor.wasm.instance import Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
 from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
-from executor.worker.resident import Replayed, Resident
-from executor.worker.revision import Revision
+from executor.worker.resident import Resident
 from executor.worker.status import REFUSING
 from executor.worker.worker import Worker
 from oplog import entry as entries
@@ -91,6 +85,8 @@ class InvocationLoop:
         self._scope = trio.CancelScope()
         self._stopped = trio.Event()
         self._wake = trio.Event()
+        self._regaining = False
+        """Whether somebody looks for room already."""
 
     # -- starting and stopping ------------------------------------------------------------------
 
@@ -327,7 +323,8 @@ class InvocationLoop:
         worker = self.worker
         worker.trouble = store_error(error, worker.name)
         worker.notify()
-        if isinstance(error, OplogFullError):
+        if isinstance(error, OplogFullError) and not self._regaining:
+            self._regaining = True
             worker.services.nursery.start_soon(self._regain)
         return Verdict.HOLD
 
@@ -346,6 +343,7 @@ class InvocationLoop:
                 return
             break
         await self._stopped.wait()
+        self._regaining = False
         self.worker.reload()
         self.worker.notify()
         self.start()
@@ -353,132 +351,3 @@ class InvocationLoop:
 
 def failure(kind: str, message: str) -> entries.Outcome:
     return entries.Outcome(failure=entries.Failure(kind=kind, message=message))
-
-
-# -- making and rebuilding an instance ---------------------------------------------------------
-
-
-async def make_resident(
-    worker: Worker,
-    *,
-    may_go_live: bool,
-    to: int | None = None,
-    on_live: Callable[[], None] | None = None,
-) -> Resident:
-    """A new instance with the worker's committed history before it, not yet instantiated."""
-    services = worker.services
-    status = worker.status
-    revision = await trio.to_thread.run_sync(
-        services.revisions.load, status.component, status.revision
-    )
-    lane = services.lanes.assign()
-    committed = worker.writer.committed_index
-    cursor = Cursor(
-        worker.entries.page,
-        first=2,
-        target=committed if to is None else min(to, committed),
-        regions=Regions(status.cuts),
-    )
-    listener = WorldListener(worker, on_live)
-    session = DurableSession(
-        worker=status.name,
-        writer=worker.writer,
-        cursor=cursor,
-        world=SessionWorld(
-            effects=services.effects,
-            listener=listener,
-            wall_ns=services.sources.wall_ns,
-            defer=lane.defer,
-        ),
-    )
-    session.may_go_live = may_go_live
-    session.stop = recorded_stop(worker)
-    listener.state = state = HostState(
-        session=session,
-        sources=services.sources,
-        files=services.files(revision, status.created_at),
-        environment=environment(worker, revision),
-        arguments=(),
-    )
-    memory = status.limits.get("memory_bytes")
-    instance = Instance(revision.linker, lane, state, memory_bytes_max=memory)
-    listener.instance = instance
-    return Resident(
-        revision=revision,
-        session=session,
-        instance=instance,
-        lane=lane,
-        inbox=services.inbox,
-        release=lambda: services.lanes.release(lane),
-    )
-
-
-async def rebuild(resident: Resident) -> Replayed:
-    """Instantiates and replays. A failure to instantiate is the outcome of the invocation that the
-    instance is made for, if nothing else is recorded that an instance went through before.
-    """
-    started = await resident.start()
-    if isinstance(started, Returned):
-        return await resident.replay()
-    return resident.not_made(started)
-
-
-def recorded_stop(worker: Worker) -> tuple[int, entries.Outcome] | None:
-    """The invocation that failed or exited: no instance is run past the last good one."""
-    if worker.status.state not in REFUSING:
-        return None
-    state = worker.key_state(worker.status.failed_key)
-    if state is None:
-        return None
-    finished = worker.entries.one(state.finished_index)
-    assert isinstance(finished, entries.InvocationFinished)
-    return state.started_index, finished.outcome
-
-
-def environment(worker: Worker, revision: Revision) -> Sequence[tuple[str, str]]:
-    """The component's variables, then the worker's over them, then the three of its own."""
-    status = worker.status
-    merged = {**revision.row.env, **status.env}
-    own = {
-        "GOLEM_WORKER_NAME": status.name.partition("/")[2],
-        "GOLEM_COMPONENT_ID": status.component_id,
-        "GOLEM_COMPONENT_VERSION": str(status.revision),
-    }
-    return [*((name, value) for name, value in merged.items() if name not in own), *own.items()]
-
-
-class WorldListener:
-    """Ties a session to its worker and its host state."""
-
-    def __init__(self, worker: Worker, on_live: Callable[[], None] | None) -> None:
-        self._worker = worker
-        self._on_live = on_live
-        self.state: HostState | None = None
-        self.instance: Instance | None = None
-
-    def on_live(self) -> None:
-        state = self.state
-        assert state is not None
-        state.clock.anchor(
-            state.sources.wall_ns(), self._worker.status.created_at, state.sources.monotonic_ns()
-        )
-        if self._on_live is not None:
-            self._on_live()
-
-    def on_target(self) -> None:
-        """On the lane: a guest that makes no further host call is left at its next epoch check."""
-        instance = self.instance
-        assert instance is not None
-        instance.interrupt(ReachedTarget())
-
-    def on_full(self) -> None:
-        """On the lane, or on the trio thread while the guest waits: the guest gives way at its next
-        epoch check, and runs on once a commit has made room.
-        """
-        instance = self.instance
-        assert instance is not None
-        instance.pause()
-        self._worker.writer.on_drained(instance.resume)
-
-    def on_output(self, level: str, text: bytes) -> None:
-        self._worker.on_output(level, text)

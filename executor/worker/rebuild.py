@@ -11,7 +11,7 @@ from executor.errors import Divergence, ShemError
 from executor.records import DivergenceRecord, Rebuild
 from executor.wasm.instance import Left, Raised
 from executor.wasm.traps import Trapped
-from executor.worker.loop import make_resident, rebuild
+from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Replayed
 from executor.worker.worker import Worker
 

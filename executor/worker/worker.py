@@ -101,6 +101,12 @@ class Worker:
     def status(self) -> Status:
         return self.rows.status
 
+    @property
+    def unsaved(self) -> bool:
+        """Whether something that was appended is not committed and still can be."""
+        writer = self.writer
+        return writer.failed is None and writer.committed_index < writer.last_index
+
     def _take_rows(self) -> Sequence[Row]:
         """At each commit, under the worker's lock: nothing else is in flight."""
         writer = self.writer

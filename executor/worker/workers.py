@@ -5,12 +5,19 @@ Only workers that somebody named or that have work are in memory; everything els
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
 import trio
 
-from executor.errors import AlreadyExists, HostBindingError, StoreError, WorkerNotFound
+from executor.errors import (
+    AlreadyExists,
+    HostBindingError,
+    StoreError,
+    WorkerDeleted,
+    WorkerNotFound,
+)
 from executor.records import Done
 from executor.services.components import read_component, read_revision
 from executor.wasm.types import FuncType
@@ -35,6 +42,8 @@ class Workers:
         self._reader = reader
         self._loops: WeakValueDictionary[str, InvocationLoop] = WeakValueDictionary()
         """Those that run or that somebody waits for; what is idle and unloaded is only a row."""
+        self._leaving: set[str] = set()
+        """Names of workers that are being deleted."""
 
     def exports(self, name: str) -> Mapping[str, FuncType]:
         """The exported functions of the worker's revision, the latest one if it is a new worker.
@@ -86,6 +95,8 @@ class Workers:
         return loop is not None and loop.loaded
 
     def _known(self, name: str) -> InvocationLoop | None:
+        if name in self._leaving:
+            raise WorkerDeleted("the worker is being deleted", where=name, hint="try again")
         loop = self._loops.get(name)
         if loop is not None and not loop.worker.deleted:
             if isinstance(loop.worker.trouble, HostBindingError) and not loop.running:
@@ -146,30 +157,52 @@ class Workers:
             loop.start()
 
     async def wait_idle(self) -> None:
-        """Returns when no worker has anything to run now."""
-        while busy := [loop for loop in self._loops.values() if loop.has_work()]:
-            await busy[0].worker.wait_news()
+        """Returns when no worker has anything to run now, and every outcome is committed."""
+        while True:
+            loops = list(self._loops.values())
+            busy = [loop.worker for loop in loops if loop.has_work()]
+            if busy:
+                await busy[0].wait_news()
+                continue
+            unsaved = [loop.worker for loop in loops if loop.worker.unsaved]
+            if not unsaved:
+                return
+            with suppress(StoreError):  # the worker's own loop meets the same error
+                await unsaved[0].commit()
 
     async def delete(self, name: str) -> Done:
-        """Interrupts and removes a worker. Durable on return. Raises: WorkerNotFound."""
+        """Interrupts and removes a worker; whoever names it meanwhile is refused. Durable on return.
+
+        Raises: WorkerNotFound, WorkerDeleted, StoreError.
+        """
         loop = await self.loop(name)
         worker = loop.worker
         with worker.writer.lock:
             worker.deleted = True
-        await loop.stop(writes_awaited_s=0)
+        self._leaving.add(name)
+        try:
+            await self._remove(loop)
+        except StoreError:
+            worker.deleted = False
+            raise
+        finally:
+            self._leaving.discard(name)
+        self._loops.pop(name, None)
+        worker.notify()
+        return Done(worker=name, done=True, status="deleted")
+
+    async def _remove(self, loop: InvocationLoop) -> None:
+        """Ends the loop and deletes what is committed of its worker, and what still would be."""
+        worker = loop.worker
         engine = self._services.store.engine
+        await loop.stop(writes_awaited_s=0)
+        if worker.writer.failed is None:
+            await worker.commit()
         committed = read_status(engine, worker.id)
         if committed is not None:
             rows = await trio.to_thread.run_sync(delete_rows, engine, worker.id, committed)
             batch = Batch(rows=tuple(rows), deletes=(worker.id,))
-            try:
-                await submit(self._services.store, batch, name)
-            except StoreError:
-                worker.deleted = False
-                raise
-        self._loops.pop(name, None)
-        worker.notify()
-        return Done(worker=name, done=True, status="deleted")
+            await submit(self._services.store, batch, worker.name)
 
     async def close(self, *, writes_awaited_s: float) -> None:
         """Loses every instance. Remote writes under way are awaited for a while, so that they need

@@ -320,7 +320,6 @@ async def diverges(live, tamper, recorded, queued):
     def change(entries):
         tampered, place = tamper(entries)
         places.append(place)
-        function, arguments = live.program.calls[0]
         extra = next(entry for _, entry in entries if isinstance(entry, PendingInvocation))
         if queued:
             tampered = [*tampered, (len(tampered) + 1, replace(extra, key="waits"))]

@@ -55,6 +55,7 @@ def test_a_killed_deletion_leaves_the_whole_worker_or_nothing_of_it(lab, tell):
         status, events = run(lab, structs.replace(plan, verify=True))
         assert status == 0
         assert [event.wave for event in events if isinstance(event, Outcome)] == ["2", "3"]
-    tell(f"deletion: {len(left)} cases, worker left whole in {sum(left)}, gone in {left.count(False)}")
+    gone = left.count(False)
+    tell(f"deletion killed, {len(left)} cases: worker whole in {sum(left)}, gone in {gone}")
     assert True in left
     assert left[-2:] == [False, False]

@@ -246,10 +246,6 @@ def keys_of(steps: Sequence[AnyStep]) -> list[tuple[str, str]]:
 
 
 async def run_plan(plan: Plan, report: Report) -> None:
-    if Path(plan.store, "data.mdb").exists():
-        with StoreReader(plan.store) as reader:
-            report_oplogs(reader, plan, report, verified=False)
-    report(Opened())
     counting = CountingPoint()
     point = CrashPoint(*plan.point) if plan.point else counting  # type: ignore[arg-type]
     store = crashing_store(Path(plan.store), point)
@@ -282,6 +278,10 @@ def run_child(plan: Plan) -> None:
 
     status = 1
     try:
+        if Path(plan.store, "data.mdb").exists():
+            with StoreReader(plan.store) as reader:
+                report_oplogs(reader, plan, report, verified=False)
+        report(Opened())
         trio.run(run_plan, plan, report)
         status = 0
     except BaseException:

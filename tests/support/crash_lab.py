@@ -28,6 +28,7 @@ from tests.support.receiver import Receiver, Request
 
 ROOT = Path(__file__).parents[2]
 CHILDREN_AT_ONCE = 2
+CHAIN_LENGTH_MAX = 100
 Point = tuple[str, int]
 """Kind and number of a crash point."""
 KINDS = ("append", "commit", "before-effect", "after-effect", "before-result", "after-result")
@@ -121,12 +122,15 @@ class Lab:
         store = folder / "store"
         store.mkdir()
         shutil.copy(template / "store" / "data.mdb", store)
-        shutil.copytree(template / "store" / "artifacts", store / "artifacts", copy_function=os.link)
+        shutil.copytree(
+            template / "store" / "artifacts", store / "artifacts", copy_function=os.link
+        )
         return folder
 
     def new_empty_folder(self, name: str) -> Path:
         folder = self.folder / f"{name}-{next(self._numbers)}"
         folder.mkdir()
+        (folder / "stderr.txt").touch()
         return folder
 
     def template(self, scenario: Scenario) -> Path:
@@ -165,7 +169,7 @@ class Lab:
                 break
             killed += 1
         status = self.run_child(structs.replace(plan, resume=bool(tried), verify=True))
-        case = self._case(scenario, folder, tuple(tried), tuple(sent))
+        case = self.case(scenario, folder, tuple(tried), tuple(sent))
         assert status == 0, case.told(f"the last child ended with {status}")
         shutil.rmtree(folder)
         return Run(case, killed)
@@ -173,7 +177,7 @@ class Lab:
     def requests(self, peer: str) -> tuple[Request, ...]:
         return tuple(request for request in self.receiver.requests() if request.path == peer)
 
-    def _case(
+    def case(
         self, scenario: Scenario, folder: Path, points: tuple[Point, ...], sent: tuple[int, ...]
     ) -> Case:
         references: dict[str, str] = {}
@@ -230,13 +234,11 @@ class Lab:
                 case, killed = self.run_chain(scenario, [(kind, number)])
                 figures.count(case, killed=killed)
 
-    def try_chain_until_done(self, scenario: Scenario, point: Point, length_max: int) -> Figures:
+    def try_chain_until_done(self, scenario: Scenario, point: Point, figures: Figures) -> None:
         """Kills one process after another at the same point, until one has nothing left to do."""
-        figures = Figures(scenario.name)
-        case, killed = self.run_chain(scenario, repeat(point, length_max))
-        assert killed < length_max, case.told("no progress")
+        case, killed = self.run_chain(scenario, repeat(point, CHAIN_LENGTH_MAX))
+        assert killed < CHAIN_LENGTH_MAX, case.told("no progress")
         figures.count(case, killed=killed)
-        return figures
 
 
 def events_of(plan: Plan) -> tuple[AnyEvent, ...]:

@@ -163,16 +163,7 @@ class Ended(Event, frozen=True, kw_only=True, tag="ended"):
 
 
 AnyEvent: TypeAlias = (
-    Found
-    | Accepted
-    | Outcome
-    | Refused
-    | Replayed
-    | Deployed
-    | Deleted
-    | Counted
-    | Opened
-    | Ended
+    Found | Accepted | Outcome | Refused | Replayed | Deployed | Deleted | Counted | Opened | Ended
 )
 
 encode = msgspec.json.Encoder().encode

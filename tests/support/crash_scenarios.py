@@ -1,18 +1,19 @@
 """What the killed processes were doing: a guest, the invocations, and what each must answer.
 
-| scenario | guest          | what is in it                                                          |
-|----------|----------------|------------------------------------------------------------------------|
-| counter  | counter (C)    | state, remote writes, clock, random; a queue of two                    |
-| pair     | counter (C)    | two workers at once                                                    |
-| failure  | counter (C)    | a trap after a remote write, and a key that waits behind it            |
-| printer  | printer (C)    | output                                                                 |
-| charger  | charger (WAT)  | remote writes only                                                     |
-| flaky    | charger (WAT)  | remote writes that fail once each and are tried again                  |
-| reader   | charger (WAT)  | the same calls as read-remote: they may be repeated                    |
-| clocks   | clocks (WAT)   | recorded reads, whose digest is the state                              |
-| sleeper  | sleeper (WAT)  | a timer                                                                |
-| exit     | exiter (WAT)   | exits after a remote write                                             |
-| order    | order (Python) | remote writes, files, output, clocks, random: 18 MB of interpreter     |
+| scenario | guest          | what is in it                                                        |
+|----------|----------------|----------------------------------------------------------------------|
+| counter  | counter (C)    | state, remote writes, clock, random; a queue of two                  |
+| pair     | counter (C)    | two workers at once                                                  |
+| failure  | counter (C)    | a trap after a remote write, and a key that waits behind it          |
+| printer  | printer (C)    | output                                                               |
+| charger  | charger (WAT)  | remote writes only                                                   |
+| flaky    | charger (WAT)  | remote writes that fail once each and are tried again                |
+| reader   | charger (WAT)  | the same calls as read-remote: they may be repeated                  |
+| clocks   | clocks (WAT)   | recorded reads, whose digest is the state                            |
+| sleeper  | sleeper (WAT)  | a timer                                                              |
+| talker   | talker (WAT)   | output, and then a long computation                                  |
+| exit     | exiter (WAT)   | exits after a remote write                                           |
+| order    | order (Python) | remote writes, files, output, clocks, random: 18 MB of interpreter   |
 """
 
 import re
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from tests.support import guests
+from tests.support.crash_guests import EXITER, TALKER
 from tests.support.crash_plan import AnyStep, Invoke, Submit, Together, Wait
 
 
@@ -98,6 +100,7 @@ def scenarios() -> dict[str, Scenario]:
         charger()._replace(name="reader", charge_type="read-remote"),
         clocks(),
         sleeper(),
+        talker(),
         exiter(),
         order(),
     )
@@ -285,41 +288,29 @@ def sleeper() -> Scenario:
     )
 
 
-EXITER: Final = b"""
-(component
-  (import "demo:bank/api" (instance $bank
-    (export "charge" (func (param "who" string) (param "cents" u64)
-      (result (result string (error string)))))))
-  (import "wasi:cli/exit@0.2.0" (instance $exit
-    (export "exit" (func (param "status" (result))))))
-  (core module $Memory
-    (memory (export "memory") 1)
-    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))
-  (core instance $memory (instantiate $Memory))
-  (alias core export $memory "memory" (core memory $mem))
-  (alias core export $memory "cabi_realloc" (core func $realloc))
-  (core func $charge (canon lower (func $bank "charge")
-    (memory $mem) (realloc $realloc) string-encoding=utf8))
-  (core func $leave (canon lower (func $exit "exit")))
-  (core module $Main
-    (import "bank" "charge" (func $charge (param i32 i32 i64 i32)))
-    (import "exit" "exit" (func $exit (param i32)))
-    (global $count (mut i32) (i32.const 0))
-    (func (export "add") (param $n i32) (result i32)
-      (global.set $count (i32.add (global.get $count) (local.get $n)))
-      (global.get $count))
-    (func (export "leave")
-      (call $charge (i32.const 16) (i32.const 0) (i64.const 7) (i32.const 32))
-      (call $exit (i32.const 1))))
-  (core instance $main (instantiate $Main
-    (with "bank" (instance (export "charge" (func $charge))))
-    (with "exit" (instance (export "exit" (func $leave))))))
-  (func $add (param "n" u32) (result u32) (canon lift (core func $main "add")))
-  (func $leave-now (canon lift (core func $main "leave")))
-  (instance $api (export "add" (func $add)) (export "leave" (func $leave-now)))
-  (export "demo:exiter/api" (instance $api)))
-"""
-"""`add: func(n: u32) -> u32`; `leave: func()` charges 7 cents and exits with an error."""
+TALKER_TURNS: Final = 300_000_000
+"""Longer than output may wait for its commit: the output is then the last that is committed."""
+
+
+def talker() -> Scenario:
+    worker = "talker/one"
+
+    def said(text: str) -> Check:
+        return lambda answer: (answer.text, answer.stdout) == (text, "said\n")
+
+    return Scenario(
+        name="talker",
+        component="talker",
+        wasm=lambda: TALKER,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="say", arguments=(str(TALKER_TURNS),), key="long"),
+            Invoke(worker=worker, function="say", arguments=("1",), key="short"),
+        ),
+        queries=(Invoke(worker=worker, function="say", arguments=("0",), key="last"),),
+        checks={"long": said("1"), "short": said("2"), "last": said("3")},
+        charges=0,
+    )
 
 
 def exiter() -> Scenario:
@@ -353,7 +344,7 @@ def order() -> Scenario:
     small = '{id: "small", customer: "ann", items: [{sku: "pin", quantity: 1, cents: 5}]}'
     empty = '{id: "empty", customer: "ann", items: []}'
 
-    def receipt(order: str, cents: int) -> Check:
+    def receipt(order: str, cents: int, *bought: str) -> Check:
         def check(answer: Answer) -> bool:
             references = ", ".join(f'"{reference}"' for reference in answer.references)
             pattern = (
@@ -361,9 +352,14 @@ def order() -> Scenario:
                 rf'references: \[{references}\], confirmation: "[0-9a-f-]{{45}}", '
                 rf"placed-at: \d{{10}}}}\)"
             )
-            printed = f"order {order}: placed, {cents} cents, "
+            printed = "".join(
+                f"order {order}: item {number} of {len(bought)}, {item} cents\n"
+                for number, item in enumerate(bought, 1)
+            )
+            last = rf"order {order}: placed, {cents} cents, \d+\.\d+ s\n"
             return bool(
-                re.fullmatch(pattern, answer.text) and answer.stdout.count(printed) == 1
+                re.fullmatch(pattern, answer.text)
+                and re.fullmatch(re.escape(printed) + last, answer.stdout)
             )
 
         return check
@@ -397,8 +393,8 @@ def order() -> Scenario:
             Invoke(worker=worker, function="ledger", key="ledger"),
         ),
         checks={
-            "large": receipt("large", 2100),
-            "small": receipt("small", 5),
+            "large": receipt("large", 2100, "tea, 900", "cup, 1200"),
+            "small": receipt("small", 5, "pin, 5"),
             "empty": says('err("an order needs at least one item")'),
             "orders": says(f"[{placed('large', 2100)}, {placed('small', 5)}]"),
             "ledger": lambda answer: answer.text.startswith("["),

@@ -1,8 +1,8 @@
-"""Executors of tests: over a store in memory that outlives them, with every host call written down.
+"""Executors of tests: over a store in memory that outlives them, every host call traced.
 
-`opened` runs an executor; the engine stays readable and can be opened again, as a disk can after the
-death of a process. `copy_oplog` puts the first entries of a recorded oplog into another engine, with
-the rows that the fold gives. `Traces` keeps what each instance of a guest asked and was answered.
+`opened` runs an executor; the engine stays readable and can be opened again, as a disk can after
+the death of a process. `copy_oplog` puts the first entries of a recorded oplog into another engine,
+with the rows that the fold gives. `Traces` keeps what each instance asked and was answered.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -85,6 +85,12 @@ def run(test, *arguments):
             return await test(*arguments)
 
     return trio.run(bounded)
+
+
+async def until(condition):
+    """Waits for something that is only seen in the store."""
+    while not condition():  # noqa: ASYNC110
+        await trio.sleep(0.001)
 
 
 def worker_entries(engine: Engine, worker: str) -> list[tuple[int, Entry]]:

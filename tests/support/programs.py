@@ -174,7 +174,7 @@ class Bank:
 class Gate:
     """A peer that answers when it is told to."""
 
-    def __init__(self, type="write-remote"):
+    def __init__(self, type="write-remote"):  # noqa: A002
         self.entered = trio.Event()
         self.go = trio.Event()
         self.keys = []
@@ -194,7 +194,7 @@ class Gate:
         self.call = call
 
 
-def peer(answer, type="write-remote"):
+def peer(answer, type="write-remote"):  # noqa: A002
     """The peer of the relay: what it answers, or raises, is the test's."""
 
     @host_function(PEER, CALL, type=type)
@@ -204,8 +204,8 @@ def peer(answer, type="write-remote"):
     return call
 
 
-def echo():
-    return peer(lambda call, text: Ok(text))
+def echo(type="write-remote"):  # noqa: A002
+    return peer(lambda call, text: Ok(text), type)
 
 
 class Program(NamedTuple):

@@ -122,10 +122,15 @@ class Exchange(BaseHTTPRequestHandler):
         """Nothing on standard error: the file is the record."""
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    """Many executors knock at once; a connection that is reset here would look like theirs."""
+
+
 def serve(folder: Path) -> None:
     Exchange.log_file = RequestLog(folder / LOG_NAME)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Exchange) as server:
-        server.daemon_threads = True
+    with Server(("127.0.0.1", 0), Exchange) as server:
         print(server.server_address[1], flush=True)
         server.serve_forever()
 

@@ -164,10 +164,8 @@ def test_pages_hold_at_most_1024_entries_and_never_reach_behind_the_target(count
 
 def test_a_long_oplog_is_never_in_memory_at_once():
     def read(first, limit):
-        made = []
-        for index in range(first, first + limit):
-            made.append((index, start() if index % 2 else end(index - 1)))
-        return made
+        indices = range(first, first + limit)
+        return [(index, start() if index % 2 else end(index - 1)) for index in indices]
 
     cursor = Cursor(read, first=1, target=20_000, regions=Regions())
     most = 0

@@ -29,6 +29,7 @@ ERROR = Error(at=AT, retry_from=1, kind="guest-error")
 EXITED = Exited(at=AT)
 DELIVERED = CompletionDelivered(at=AT, start_index=1)
 DISCARDED = CompletionDiscarded(at=AT, start_index=1)
+DELIVERY = {CompletionDelivered, CompletionDiscarded}
 KINDS = [NO_OP, LOG, PENDING, ERROR, EXITED, DELIVERED, DISCARDED]
 KINDS += [End(at=AT, start_index=1), Start(at=AT, function="f", function_type="read-local")]
 

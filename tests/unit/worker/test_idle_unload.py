@@ -10,7 +10,7 @@ from tests.support import guests
 async def test_an_invocation_that_arrives_while_the_idle_instance_is_unloaded_is_run(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(loop, "IDLE_UNLOAD_S", 0.001)
+    monkeypatch.setattr(loop, "IDLE_UNLOAD_S", 0)
     async with Executor.open(tmp_path / "store") as shem:
         await shem.deploy(guests.ADDER, name="adder")
         with trio.fail_after(30):

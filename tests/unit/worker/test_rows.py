@@ -229,8 +229,8 @@ def test_rows_of_a_real_run_with_retries_are_right_after_every_commit():
     for group in engine.groups:
         for batch in group:
             assert copy.write([batch]) == [None]
-            for worker_id in {worker_id for worker_id, _, _ in batch.entries}:
-                states.append(check_rows(copy, worker_id).state)
+            workers = {worker_id for worker_id, _, _ in batch.entries}
+            states += [check_rows(copy, worker_id).state for worker_id in workers]
     assert {"running", "retrying", "failed"} <= set(states)
     assert states[-1] == "failed"
 

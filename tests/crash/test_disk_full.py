@@ -1,0 +1,189 @@
+"""The disk is full at a commit, and has room again later: nothing is lost, no write loops."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import trio
+from msgspec import structs
+
+from executor import Executor
+from executor.errors import ShemError, UnknownKey, WorkerNotFound
+from executor.worker import loop
+from executor.worker.reader import StoreReader
+from oplog.lmdb_engine import LmdbEngine
+from oplog.store import Store
+from tests.support.children import run_python
+from tests.support.crash_check import Figures
+from tests.support.crash_child import Drive, bank, keys_of, report_oplogs
+from tests.support.crash_plan import Ended, Opened, Refused
+from tests.support.crash_scenarios import scenarios
+from tests.support.full_disk import FullEngine
+
+SCENARIOS = scenarios()
+HELD_S = 0.6
+REGAINED_S = 30
+AT_ONCE = 16
+
+
+class FullDisk:
+    """One case: the disk is full from commit `full_at` on."""
+
+    def __init__(self, lab, scenario, full_at):
+        self.lab = lab
+        self.scenario = scenario
+        self.full_at = full_at
+        self.folder = lab.new_folder(scenario)
+        self.plan = structs.replace(lab.plan(scenario, self.folder), verify=True)
+        self.events = []
+        self.sent = 0
+        self.struck = False
+
+    async def run(self):
+        engine = FullEngine(LmdbEngine.open(Path(self.plan.store)), self.full_at)
+        opened = Executor.open(self.plan.store, host=bank(self.plan), store=Store(engine))
+        async with opened as shem:
+            drive = Drive(shem, self.plan, self.events.append)
+            self.events.append(Opened())
+            await drive.steps(self.plan.steps)
+            self.struck = engine.struck
+            if self.struck:
+                await self.stay_full(engine)
+            engine.make_room()
+            await self.wait_until_regained(shem)
+            self.events.append(Opened())
+            await drive.resume()
+            await drive.steps(self.plan.steps)
+            await drive.verify()
+            report_oplogs(StoreReader(engine), self.plan, self.events.append, verified=True)
+        self.events.append(Ended())
+
+    async def stay_full(self, engine):
+        refusals = [event.kind for event in self.events if isinstance(event, Refused)]
+        assert "disk-full" in refusals, self.events
+        report_oplogs(StoreReader(engine), self.plan, self.events.append, verified=False)
+        before = len(await self.requests())
+        probes, commits = engine.probes, engine.commits
+        await trio.sleep(HELD_S)
+        self.sent = len(await self.requests())
+        assert self.sent == before, "a write was repeated while the disk was full"
+        assert engine.commits == commits, "a held worker went on"
+        assert engine.probes > probes, "nobody looks whether there is room"
+
+    async def requests(self):
+        return await trio.to_thread.run_sync(self.lab.requests, self.plan.peer)
+
+    async def wait_until_regained(self, shem):
+        """Whatever was accepted goes on by itself."""
+        with trio.fail_after(REGAINED_S):
+            for worker, key in keys_of(self.plan.steps):
+                while await is_held(shem, worker, key):  # noqa: ASYNC110  # nobody tells
+                    await trio.sleep(0.02)
+
+    def case(self):
+        case = self.lab.case(self.scenario, self.folder, (("full", self.full_at),), (self.sent,))
+        return case._replace(events=(*self.events, *case.events))
+
+
+async def is_held(shem, worker, key):
+    try:
+        await shem.wait(worker, key)
+    except (WorkerNotFound, UnknownKey):
+        return False
+    except ShemError as error:
+        return error.kind == "disk-full"
+    return False
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_disk_that_is_full_at_any_commit_loses_and_repeats_nothing(lab, tell, monkeypatch, name):
+    monkeypatch.setattr(loop, "PROBE_DELAY_MIN_S", 0.1)
+    monkeypatch.setattr(loop, "PROBE_DELAY_MAX_S", 0.2)
+    scenario = SCENARIOS[name]
+    figures = Figures(scenario.name)
+    numbers = itertools.count(1)
+    struck = 0
+    while True:
+        cases = [FullDisk(lab, scenario, next(numbers)) for _ in range(AT_ONCE)]
+        trio.run(run_all, cases)
+        for case in cases:
+            figures.count(case.case(), killed=0)
+        struck += sum(case.struck for case in cases)
+        if not cases[-1].struck:
+            break
+    tell(f"disk full at each of {struck} commits, {figures}")
+    assert (figures.lost, figures.duplicated) == (0, 0)
+    assert figures.recovered == figures.tried > struck >= lab.counts(scenario)["commit"] * 0.5
+
+
+async def run_all(cases):
+    async with trio.open_nursery() as nursery:
+        for case in cases:
+            nursery.start_soon(case.run)
+
+
+FULL_FILE = """
+    import json, resource, signal, sys
+    from pathlib import Path
+    import trio
+    from executor import Executor
+    from executor.errors import ShemError
+    from tests.support import guests
+
+    path, slack = Path(sys.argv[1]), int(sys.argv[2])
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    def limit(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    async def run(shem, number):
+        line = "x" * 20_000
+        return await shem.invoke("printer/one", "print", [line], key=f"line-{number}")
+
+    async def main():
+        async with Executor.open(path) as shem:
+            await shem.deploy(guests.printer_component(), name="printer")
+            assert await run(shem, 1) == 1
+            limit((path / "data.mdb").stat().st_size + slack)
+            number, error = 1, None
+            while error is None:
+                number += 1
+                try:
+                    assert await run(shem, number) == number
+                except ShemError as refused:
+                    error = refused
+            assert error.kind == "disk-full", error
+            assert number > 1
+            refused = 0
+            for _ in range(20):
+                await trio.sleep(0.1)
+                try:
+                    await run(shem, number)
+                except ShemError as again:
+                    assert again.kind == "disk-full", again
+                    refused += 1
+            limit(resource.RLIM_INFINITY)
+            with trio.fail_after(30):
+                while True:
+                    try:
+                        assert await run(shem, number) == number
+                        break
+                    except ShemError as again:
+                        assert again.kind == "disk-full", again
+                        await trio.sleep(0.1)
+            for later in range(number + 1, number + 5):
+                assert await run(shem, later) == later
+            replay = await shem.replay("printer/one")
+            assert replay.divergence is None, replay
+            print(json.dumps([number, refused]))
+
+    trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("slack", [40_000, 100_000, 300_000])
+def test_a_file_that_may_not_grow_holds_its_worker_until_it_may(tmp_path, tell, slack):
+    struck, refused = json.loads(run_python(FULL_FILE, tmp_path / "store", slack))
+    tell(f"file limited to {slack:,} bytes more: full at line {struck}, refused {refused} of 20")
+    assert refused == 20

@@ -1,0 +1,138 @@
+"""Host functions of the embedder: how they are found, and the interfaces that they form."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from executor.errors import HostBindingError
+from executor.host.embedder import (
+    bound_functions,
+    embedder_interfaces,
+    find_bindings,
+    host_function,
+    semver_track,
+)
+from executor.wasm.types import format_function
+
+CHARGE = "charge: func(who: string, cents: u64) -> result<string, string>"
+
+
+@host_function("demo:bank/api", CHARGE)
+async def charge(call, who, cents):
+    return None
+
+
+@host_function("demo:bank/api", "balance: func(who: string) -> u64", type="read-remote")
+def balance(call, who):
+    return 0
+
+
+def names(value):
+    return [bound.name for bound in bound_functions(value)]
+
+
+def test_a_decorated_function_stays_itself_and_is_a_remote_write_by_default():
+    assert balance(None, "ann") == 0
+    (bound,) = bound_functions(charge)
+    assert (bound.interface, bound.name, bound.type) == ("demo:bank/api", "charge", "write-remote")
+
+
+@pytest.mark.parametrize("type_", ["write-local", "remote", ""])
+def test_a_type_that_an_embedder_cannot_have_is_refused(type_):
+    with pytest.raises(HostBindingError, match="is not a type of host function") as raised:
+        host_function("demo:bank/api", CHARGE, type=type_)
+    assert "read-local, read-remote, write-remote" in raised.value.hint
+
+
+def test_functions_are_found_in_lists_modules_and_mappings_and_nowhere_else():
+    module = ModuleType("bindings")
+    module.charge, module.other, module.balance = charge, 7, balance
+    assert names([charge, balance]) == ["charge", "balance"]
+    assert names(module) == ["balance", "charge"]
+    assert names({"a": charge, "b": [balance]}) == ["charge", "balance"]
+    assert names(bound_functions(charge)) == ["charge"]
+    assert names(()) == names(7) == names("text") == names(None) == []
+
+
+def test_functions_of_one_interface_form_one_table_and_the_last_binding_counts():
+    @host_function("demo:bank/api", CHARGE, type="read-local")
+    def again(call, who, cents):
+        return None
+
+    @host_function("demo:other/api@1.2.3", "tick: func()")
+    def tick(call):
+        return None
+
+    bank, other = embedder_interfaces(bound_functions([charge, balance, again, tick]))
+    assert (bank.name, bank.versions) == ("demo:bank/api", "")
+    assert {row.name: row.function_type for row in bank.functions} == {
+        "charge": "read-local",
+        "balance": "read-remote",
+    }
+    assert (other.name, other.versions) == ("demo:other/api", "1")
+    charge_type = bank.wit.functions["charge"]
+    assert format_function("charge", charge_type) == CHARGE
+
+
+def test_a_signature_may_bring_its_types():
+    text = "record money { cents: u64 } enum unit { eur } pay: func(m: money, in: unit) -> money;"
+
+    @host_function("demo:bank/api", text)
+    def pay(call, money, unit):
+        return money
+
+    (table,) = embedder_interfaces(bound_functions(pay))
+    assert [row.name for row in table.functions] == ["pay"]
+    assert "money" in table.wit.types
+
+
+@pytest.mark.parametrize(
+    ("version", "track"),
+    [("1.2.3", "1"), ("0.2.9", "0.2"), ("0.0.3", "0.0.3"), ("", ""), ("10.0.0", "10")],
+)
+def test_versions_that_are_compatible_share_a_track(version, track):
+    assert semver_track(version) == track
+
+
+@pytest.fixture
+def folder(tmp_path):
+    yield tmp_path
+    sys.modules.pop("bindings_of_a_test", None)
+
+
+def test_bindings_are_imported_from_the_directory_that_is_recorded(folder):
+    (folder / "bindings_of_a_test.py").write_text(
+        "from executor import host_function\n"
+        f"@host_function('demo:bank/api', {CHARGE!r})\n"
+        "def charge(call, who, cents): ...\n"
+        "class Bank:\n    calls = [charge]\n"
+    )
+    path = list(sys.path)
+    for attribute in ("", ":charge", ":Bank.calls"):
+        (found,) = find_bindings([f"bindings_of_a_test{attribute}"], str(folder))
+        assert found.name == "charge"
+    assert sys.path == path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("no_such_module_here", None, "No module named"),
+        ("bindings_of_a_test:nothing", "x = 1", "no attribute 'nothing'"),
+        ("bindings_of_a_test:x", "x = 1", "holds no host function"),
+        ("bindings_of_a_test", "x = 1", "holds no host function"),
+        ("bindings_of_a_test", "raise ValueError('no')", "no"),
+        ("bindings_of_a_test", "raise SystemExit('gone')", "gone"),
+        ("bindings_of_a_test", "def", "invalid syntax"),
+    ],
+)
+def test_a_binding_that_cannot_be_imported_names_module_and_directory(folder, name, text, message):
+    if text is not None:
+        (folder / "bindings_of_a_test.py").write_text(text)
+    path = list(sys.path)
+    with pytest.raises(HostBindingError, match=message) as raised:
+        find_bindings([name], str(folder))
+    assert raised.value.where == f"{name} in {folder}"
+    assert raised.value.kind == "host-binding"
+    assert sys.path == path
