@@ -30,6 +30,7 @@ from executor.wasm.instance import Outcome as GuestOutcome
 from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
+from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Resident
 from executor.worker.status import REFUSING
 from executor.worker.worker import Worker
