@@ -1,7 +1,7 @@
 """How long until a Python worker that nobody has loaded is there again?
 
-A worker with one short recorded invocation is rebuilt: the 18 MB component's artifact is mapped from
-the disk (or is loaded already), linked, instantiated, and the invocation replayed.
+A worker with one short recorded invocation is rebuilt: the artifact of the 18 MB component is
+mapped from the disk (or is loaded already), linked, instantiated, and the invocation replayed.
 """
 
 from collections.abc import Sequence

@@ -73,8 +73,7 @@ class PlainGuest:
 def plain_now(_store: object) -> Record:
     whole, part = divmod(time.time_ns(), 1_000_000_000)
     moment = Record()
-    moment.seconds = whole
-    moment.nanoseconds = part
+    vars(moment).update(seconds=whole, nanoseconds=part)
     return moment
 
 

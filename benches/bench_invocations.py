@@ -36,7 +36,7 @@ def sequential() -> Sequence[Figure]:
             ratio=rounds.ratio,
             goal="<= 2.0",
             note=f"one worker, one remote write each, {US / rounds.ours:,.0f}/s,"
-            f" {transactions:.2f} transactions each; against two raw LMDB commits of the same bytes",
+            f" {transactions:.2f} transactions each; against two raw LMDB commits of these bytes",
         )
     ]
 

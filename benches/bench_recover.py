@@ -1,6 +1,6 @@
 """How long from opening the store of a killed process to the answer that it owed?
 
-python -m benches.bench_recover STORE     the process that is killed, by itself, at the last step
+`python -m benches.bench_recover STORE` is the process that is killed, by itself, at the last step.
 """
 
 import os
@@ -15,7 +15,7 @@ from statistics import median
 
 import trio
 
-from benches.measure import Figure, directory
+from benches.measure import Figure, directory, tick
 from benches.programs import STEPS
 from executor import Executor, host_function
 
@@ -24,11 +24,6 @@ ROUNDS = 7
 GOAL_MS = 100.0
 KEY = "the-killed-one"
 ROOT = Path(__file__).parents[1]
-
-
-@host_function("bench:steps/api", "tick: func(x: u32) -> u32", type="write-remote")
-async def tick(_call: object, x: int) -> int:
-    return x + 1
 
 
 @host_function("bench:steps/api", "tick: func(x: u32) -> u32", type="write-remote")

@@ -1,6 +1,6 @@
 """What does a guest cost that waits in a host call?
 
-python -m benches.bench_waiting STORE     prints what it measured, in a process of its own
+`python -m benches.bench_waiting STORE` prints what it measured, in a process of its own.
 """
 
 import os
@@ -40,13 +40,14 @@ def waiting() -> Sequence[Figure]:
             baseline=GOAL_KIB,
             ratio=value / GOAL_KIB,
             goal="<= 64 KiB",
-            note=f"{GUESTS:,} workers, each in a remote write that is not answered; no thread waits",
+            note=f"{GUESTS:,} workers, each in a remote write without an answer; no thread waits",
         )
     ]
 
 
 async def measure(path: Path) -> None:
     arrived = [0]
+    never = trio.Event()
     everybody = trio.Event()
 
     @host_function("bench:steps/api", "tick: func(x: u32) -> u32", type="write-remote")
@@ -54,7 +55,7 @@ async def measure(path: Path) -> None:
         arrived[0] += 1
         if arrived[0] in (WARM_GUESTS, GUESTS + WARM_GUESTS):
             everybody.set()
-        await trio.sleep_forever()
+        await never.wait()
         return x
 
     async with Executor.open(path, host=[tick]) as shem:

@@ -17,6 +17,7 @@ import msgspec
 
 from benches.programs import STEPS
 from executor import Executor, host_function
+from oplog.store import Store
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +31,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float
     """Ours over the baseline; of throughputs a multiple."""
     note: str
-    goal: str = msgspec.field(name="goal")
+    goal: str
+    """What is aimed at; in the table only."""
 
 
 class Rounds(msgspec.Struct, frozen=True):
@@ -79,8 +81,8 @@ async def tick(_call: object, x: int) -> int:
 
 
 @asynccontextmanager
-async def steps_executor(path: Path, **world: object) -> AsyncIterator[Executor]:
+async def steps_executor(path: Path, store: Store | None = None) -> AsyncIterator[Executor]:
     """An executor with the component `steps` and a receiver that answers at once."""
-    async with Executor.open(path / "store", host=[tick], **world) as shem:  # type: ignore[arg-type]
+    async with Executor.open(path / "store", host=[tick], store=store) as shem:
         await shem.deploy(STEPS, name="steps")
         yield shem

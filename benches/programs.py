@@ -1,4 +1,4 @@
-"""The guests of the benches, in WAT: loops around one host call, so that little else is measured."""
+"""The guests of the benches, in WAT: loops around one host call, and little else."""
 
 from typing import Final
 

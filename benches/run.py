@@ -1,7 +1,7 @@
 """Runs the benches and prints a table, then one JSON object a bench on the last lines.
 
-python -m benches.run            all of them
-python -m benches.run NAME…      those of these names: `steps_64`, or a file's: `steps`
+`python -m benches.run` runs all of them, `python -m benches.run NAME…` those that a name begins:
+`steps_64`, or `steps` for both of its kind.
 """
 
 import sys
@@ -56,6 +56,18 @@ def row(figure: Figure) -> str:
     )
 
 
+def json_line(figure: Figure) -> str:
+    fields = {
+        "bench": figure.bench,
+        "value": round(figure.value, 3),
+        "unit": figure.unit,
+        "baseline": round(figure.baseline, 3),
+        "ratio": round(figure.ratio, 3),
+        "note": figure.note,
+    }
+    return msgspec.json.encode(fields).decode()
+
+
 def main(names: Sequence[str]) -> None:
     print(
         f"{'bench':24} {'value':>11} {'unit':14} {'baseline':>11} {'ratio':>7}  {'goal':>10}  note"
@@ -68,7 +80,7 @@ def main(names: Sequence[str]) -> None:
             figures.append(figure)
     print(f"{time.perf_counter() - began:.0f} s")
     for figure in figures:
-        print(msgspec.json.encode(figure).decode())
+        print(json_line(figure))
 
 
 if __name__ == "__main__":

@@ -223,7 +223,7 @@ class Executor:
         if run:
             loop.start()
         state = found.key_state(accepted.key)
-        if state is None or not state.finished_index:
+        if state is None or not 0 < state.finished_index <= found.writer.committed_index:
             await found.commit()
         return accepted
 

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 from weakref import WeakSet
@@ -75,7 +76,10 @@ class Store:
         self.engine = engine
         self.closed_by: OplogError | None = None
         """The failure that closed the store; None while it is open and after `close`."""
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()
+        self._idle = False
+        """Whether the committer waits for news, of which it then gets exactly one."""
+        self._news: SimpleQueue[None] = SimpleQueue()
         self._asked: list[Writer | _Submission] = []
         self._closing = False
         self._writers: WeakSet[Writer] = WeakSet()
@@ -102,7 +106,7 @@ class Store:
         Raises: OplogError if the store is closed.
         """
         writer = self.writer_class(worker_id, last_index, rows, self._ask)
-        with self._condition:
+        with self._lock:
             self._check_open()
             self._writers.add(writer)
         return writer
@@ -136,9 +140,9 @@ class Store:
         Waits for that, but for a call on the committer thread itself (in a callback), which returns
         at once. What was appended and not asked for is lost, as in a crash.
         """
-        with self._condition:
+        with self._lock:
             self._closing = True
-            self._condition.notify()
+            self._wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -150,11 +154,15 @@ class Store:
         return self.closed_by or OplogError("the store is closed")
 
     def _ask(self, item: Writer | _Submission) -> None:
-        with self._condition:
+        with self._lock:
             self._check_open()
             self._asked.append(item)
-            if len(self._asked) == 1:
-                self._condition.notify()
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._idle:
+            self._idle = False
+            self._news.put(None)
 
     # The committer thread.
 
@@ -168,14 +176,18 @@ class Store:
     def _serve(self) -> None:
         """Write groups until the store is closed and nothing is left, or has failed."""
         while self.closed_by is None:
-            with self._condition:
-                self._condition.wait_for(lambda: self._asked or self._closing)
+            with self._lock:
                 group, self._asked = self._asked, []
-            if not group:
+                closing = self._closing
+                self._idle = not group and not closing
+            if group:
+                self._commit(group)
+                if len(group) >= CROWD:
+                    time.sleep(GATHER_S)
+            elif closing:
                 break
-            self._commit(group)
-            if len(group) >= CROWD:
-                time.sleep(GATHER_S)
+            else:
+                self._news.get()
 
     def _commit(self, group: Sequence[Writer | _Submission]) -> None:
         """Write one group and call its waiters back."""
@@ -235,14 +247,14 @@ class Store:
             failure = OplogError(f"the store failed: {error!r}: open it again")
             failure.__cause__ = error
         _log.error("the store is closed: %s", failure, exc_info=error)
-        with self._condition:
+        with self._lock:
             self.closed_by = failure
             self._closing = True
         return failure
 
     def _end(self) -> None:
         """Refuse whatever is left, then close the engine."""
-        with self._condition:
+        with self._lock:
             self._closing = True
             left, self._asked = self._asked, []
             writers = list(self._writers)

@@ -9,7 +9,7 @@ and created again, never meet at a peer.
 import re
 from hashlib import sha1
 from typing import Final
-from uuid import UUID, uuid5
+from uuid import UUID
 
 NAMESPACE: Final = UUID("9C19B15A-C83D-46F7-9BC3-EAD7923733F4")
 UUID_5_BITS: Final = 0x5000_8000_0000_0000_0000
@@ -25,14 +25,20 @@ def derived_key(base: str, index: int) -> str:
 
 def key_in(namespace: bytes, index: int) -> str:
     """As `derived_key`, of a base whose namespace is known: every call of an invocation has one."""
-    digest = sha1(namespace + b"oplog-index-%d" % index, usedforsecurity=False).digest()
-    number = int.from_bytes(digest[:16], "big")
-    text = f"{number & UUID_FREE_BITS | UUID_5_BITS:032x}"
+    text = f"{uuid_5(namespace, b'oplog-index-%d' % index):032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def uuid_5(namespace: bytes, name: bytes) -> int:
+    """A UUID of version 5 as a number."""
+    digest = sha1(namespace + name, usedforsecurity=False).digest()
+    return int.from_bytes(digest[:16], "big") & UUID_FREE_BITS | UUID_5_BITS
+
+
 def namespace_of(base: str) -> bytes:
-    return (UUID(base) if HYPHENATED_UUID.match(base) else uuid5(NAMESPACE, base)).bytes
+    if HYPHENATED_UUID.match(base):
+        return UUID(base).bytes
+    return uuid_5(NAMESPACE.bytes, base.encode()).to_bytes(16, "big")
 
 
 def call_namespace(worker_id: bytes, invocation_key: str) -> bytes:

@@ -89,6 +89,7 @@ class DurableSession:
         self.idempotence = True
         self.invocation_key = ""
         self._key_namespace = b""
+        """Of the keys of this invocation's calls; empty until one asks for its key."""
         self.invocation_index = 0
         self.open_start = 0
         """The index of the call that is being performed, 0 if none: where a retry counts from."""
@@ -188,7 +189,7 @@ class DurableSession:
 
     def enter_invocation(self, key: str, index: int, at: int) -> None:
         self.invocation_key = key
-        self._key_namespace = call_namespace(self.worker_id, key)
+        self._key_namespace = b""
         self.invocation_index = index
         self.guest_time_ns = at
         self.open_start = 0
@@ -210,6 +211,8 @@ class DurableSession:
 
     def key_of(self, index: int) -> str:
         """The derived key of the call whose start is at `index`."""
+        if not self._key_namespace:
+            self._key_namespace = call_namespace(self.worker_id, self.invocation_key)
         return key_in(self._key_namespace, index)
 
     def log(self, level: str, text: bytes) -> None:

@@ -206,9 +206,7 @@ EPOCH_YIELD: Final = 1
 
 def address_of(callback: Any) -> int:
     """The C address of a ctypes function object; the object must outlive every use of it."""
-    address = ctypes.cast(callback, c_void_p).value
-    assert address is not None
-    return address
+    return c_uint64.from_buffer(callback).value
 
 
 def pointer_of(managed: Any) -> int:

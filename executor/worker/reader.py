@@ -5,6 +5,7 @@ long as the disk does.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -313,6 +314,7 @@ def cursor_key(cursor: str) -> bytes:
         ) from None
 
 
+@lru_cache(maxsize=4_096)
 def worker_parts(name: str) -> tuple[str, str]:
     """Component and worker name of `component/name`. Raises: RequestError."""
     component, slash, own = name.partition("/")

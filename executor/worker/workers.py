@@ -171,7 +171,7 @@ class Workers:
                 await unsaved[0].commit()
 
     async def delete(self, name: str) -> Done:
-        """Interrupts and removes a worker; whoever names it meanwhile is refused. Durable on return.
+        """Interrupts and removes a worker; who names it meanwhile is refused. Durable on return.
 
         Raises: WorkerNotFound, WorkerDeleted, StoreError.
         """

@@ -475,3 +475,25 @@ def test_a_failure_that_passes_in_the_last_of_its_attempts_is_no_failure_after_c
 
 def had_errors(engine, count):
     return sum(kind.__name__ == "Error" for kind in kinds(engine, "relay/w")) >= count
+
+
+def test_a_known_key_is_acknowledged_only_when_its_acceptance_is_durable():
+    async def case():
+        engine = LastingEngine()
+        async with deployed(guests.ADDER, "adder", engine) as shem:
+            assert await shem.invoke("adder/w", "add", [1]) == 1
+            hold = Hold()
+            engine.on_write = hold
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(shem.submit, "adder/w", "add", [2], key="k"))
+                await trio.to_thread.run_sync(hold.entered.wait, 10)
+                await trio.sleep(0.02)  # the guest is done by now, and nothing of it is committed
+                with trio.move_on_after(0.02) as soon:
+                    await shem.submit("adder/w", "add", [2], key="k")
+                acknowledged = not soon.cancelled_caught
+                engine.on_write = lambda _: None
+                hold.go.set()
+            assert not acknowledged
+            assert (await shem.submit("adder/w", "add", [2], key="k")).deduplicated
+
+    run(case)

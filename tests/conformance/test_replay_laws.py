@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from executor.durable.keys import call_key
-from executor.errors import Divergence
+from executor.errors import Divergence, GuestTrap
 from executor.worker.rows import read_worker_id
 from oplog.codec import encode_value
 from oplog.entry import (
@@ -34,8 +34,9 @@ from tests.support.executors import (
     opened,
     run,
     worker_entries,
+    write_oplog,
 )
-from tests.support.programs import PROGRAMS, Bank
+from tests.support.programs import BROKEN, PROGRAMS, Bank
 from tests.support.wit_values import exact
 
 every_program = pytest.mark.parametrize("name", PROGRAMS)
@@ -367,3 +368,25 @@ def test_a_worker_that_stands_still_leaves_its_neighbours_alone():
 
 def tampered_only(tamper, entries):
     return tamper(entries)[0]
+
+
+def test_an_instance_that_cannot_be_made_again_is_no_outcome_of_the_invocation_that_waits():
+    live = recording("adder")
+    broken = BROKEN.replace(b"demo:broken/api", b"demo:adder/api")
+
+    async def stands_still():
+        target = LastingEngine()
+        async with opened(target) as shem:
+            await shem.deploy(broken, name="adder")
+        entries = live.entries
+        waiting = next(entry for _, entry in entries if isinstance(entry, PendingInvocation))
+        entries = [*entries, (len(entries) + 1, replace(waiting, key="waits"))]
+        write_oplog(target, read_worker_id(live.engine, live.worker), entries)
+        async with opened(target, report=lambda _: None) as shem:
+            with pytest.raises(GuestTrap, match=r"unreachable.*while replaying, before entry"):
+                await shem.wait(live.worker, "waits")
+            with pytest.raises(GuestTrap):
+                await shem.replay(live.worker)
+        assert worker_entries(target, live.worker) == entries
+
+    run(stands_still)
