@@ -38,14 +38,9 @@ class Sources(ABC):
 class SystemSources(Sources):
     """The machine's own."""
 
-    def wall_ns(self) -> int:
-        return time.time_ns()
-
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
-
-    def random_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
+    wall_ns = staticmethod(time.time_ns)
+    monotonic_ns = staticmethod(time.monotonic_ns)
+    random_bytes = staticmethod(os.urandom)
 
     async def sleep_until(self, monotonic_ns: int) -> None:
         await trio.lowlevel.checkpoint()

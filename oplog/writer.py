@@ -131,6 +131,11 @@ class Writer:
         """Whether 16 MiB wait to become durable: the guest must wait, acceptances are refused."""
         return self.buffered_bytes >= FULL_BYTES
 
+    @property
+    def buffered_entry_bytes(self) -> int:
+        """Of the encoded entries that are ordered and not taken, without payloads."""
+        return sum(map(len, self._buffer))
+
     def on_drained(self, wake: Callable[[], None]) -> None:
         """Have `wake` called once, on the committer thread, when the writer is not full after a
         commit, or has failed. Asks for that commit, so that a wake-up is never missed.

@@ -81,18 +81,29 @@ decode_revision = msgspec.msgpack.Decoder(RevisionRow).decode
 
 def check_component_name(name: str) -> None:
     """Raises: UsageError unless the name can stand before the slash of a worker's name."""
-    if not 1 <= len(name) <= NAME_CHARACTERS_MAX or "/" in name or "\0" in name:
+    size = len(name.encode(errors="replace"))
+    unicode = name.encode(errors="ignore").decode() == name
+    if (
+        not 1 <= len(name) <= NAME_CHARACTERS_MAX
+        or size > NAME_BYTES_MAX
+        or not unicode
+        or "/" in name
+        or "\0" in name
+    ):
         raise UsageError(
             f"{name!r} cannot name a component",
             where="deploy",
             hint=f"use 1 to {NAME_CHARACTERS_MAX} characters without a slash: --name NAME",
         )
-    if len(name.encode()) > NAME_BYTES_MAX:
-        raise UsageError("the component's name is too long", where="deploy", hint="use --name NAME")
+
+
+def row_key(name: str) -> bytes:
+    """No component has a name with lone surrogates, but one may be asked for."""
+    return name.encode(errors="surrogatepass")
 
 
 def revision_key(name: str, revision: int) -> bytes:
-    return name.encode() + b"\0" + revision.to_bytes(8, "big")
+    return row_key(name) + b"\0" + revision.to_bytes(8, "big")
 
 
 def read_component(engine: Engine, name: str) -> ComponentRow:
@@ -106,7 +117,7 @@ def read_component(engine: Engine, name: str) -> ComponentRow:
 
 
 def find_component(engine: Engine, name: str) -> ComponentRow | None:
-    raw = engine.read_row("component_names", name.encode()) if name else None
+    raw = engine.read_row("component_names", row_key(name)) if name else None
     return None if raw is None else decode_component(raw)
 
 

@@ -15,6 +15,7 @@ only thing that the next round starts from.
 | could not be committed             | nothing                         | held until there is room |
 """
 
+import math
 import random
 from enum import Enum
 from typing import Final
@@ -122,10 +123,11 @@ class InvocationLoop:
     async def _run(self) -> None:
         try:
             with self._scope:
-                while await self._has_work_soon():
-                    verdict = await self._step()
-                    if verdict in (Verdict.STAND_STILL, Verdict.HOLD):
-                        break
+                with trio.CancelScope() as idling:
+                    while await self._has_work_soon(idling):
+                        verdict = await self._step()
+                        if verdict in (Verdict.STAND_STILL, Verdict.HOLD):
+                            break
                 await self._lose_resident(writes_awaited_s=0)
         finally:
             self.running = False
@@ -134,14 +136,19 @@ class InvocationLoop:
         if not self._scope.cancel_called:
             self.start()  # for what was accepted while the instance was being lost
 
-    async def _has_work_soon(self) -> bool:
-        """Whether there is work now, or comes before the idle instance is unloaded."""
-        with trio.move_on_after(IDLE_UNLOAD_S):
-            while not self.has_work():
-                self._wake = trio.Event()
-                self.worker.notify()
-                await self._wake.wait()
-        return self.has_work()
+    async def _has_work_soon(self, idling: trio.CancelScope) -> bool:
+        """Waits until there is work. After too long the scope is cancelled, and with it the wait:
+        the idle instance is to be unloaded.
+        """
+        if self.has_work():
+            return True
+        idling.deadline = trio.current_time() + IDLE_UNLOAD_S
+        while not self.has_work():
+            self._wake = trio.Event()
+            self.worker.notify()
+            await self._wake.wait()
+        idling.deadline = math.inf
+        return not idling.cancel_called
 
     async def _lose_resident(self, *, writes_awaited_s: float) -> None:
         """Leaves the instance: its effects end, and what it appended is committed."""

@@ -90,7 +90,8 @@ def recorded_stop(worker: Worker) -> tuple[int, entries.Outcome] | None:
     if state is None:
         return None
     finished = worker.entries.one(state.finished_index)
-    assert isinstance(finished, entries.InvocationFinished)
+    if not isinstance(finished, entries.InvocationFinished):
+        return None  # appended a moment ago and not committed: beyond the target
     return state.started_index, finished.outcome
 
 

@@ -28,6 +28,7 @@ from executor.services.components import (
     read_components,
     read_revision,
     read_revisions,
+    row_key,
 )
 from executor.wasm.plain import decode_result
 from executor.wasm.types import FuncType
@@ -186,7 +187,7 @@ class StoreReader:
         table, base = ("worker_names", b"")
         if status is not None:
             table, base = "worker_index", state_row(status, "")
-        prefix = base + (component.encode() + b"/" if component is not None else b"")
+        prefix = base + (row_key(component) + b"/" if component is not None else b"")
         after = base + cursor_key(cursor) if cursor is not None else None
         rows = self.engine.read_rows(table, prefix=prefix, after=after, limit=limit)
         summaries = [

@@ -111,7 +111,7 @@ class Worker:
         """At each commit, under the worker's lock: nothing else is in flight."""
         writer = self.writer
         self.rows.absorb(writer.last_index)
-        self.status.bytes += writer.buffered_bytes
+        self.status.bytes += writer.buffered_entry_bytes
         return self.rows.take(writer.committed_index)
 
     # -- appending ---------------------------------------------------------------------------
