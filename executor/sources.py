@@ -40,7 +40,9 @@ class SystemSources(Sources):
 
     wall_ns = staticmethod(time.time_ns)
     monotonic_ns = staticmethod(time.monotonic_ns)
-    random_bytes = staticmethod(os.urandom)
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
 
     async def sleep_until(self, monotonic_ns: int) -> None:
         await trio.lowlevel.checkpoint()

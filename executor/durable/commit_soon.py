@@ -2,8 +2,8 @@
 
 The `end` of a remote write is to become durable soon, and a moment later the same guest nearly
 always asks for a commit itself: for its next write, or for its outcome. So a writer that is added
-here is left alone for ten to twenty milliseconds, and asked only if it still has something to
-commit. A chain of remote writes then costs one sync each, and not two.
+here is left alone for two to four milliseconds and asked only if it still has something to commit.
+A chain of remote writes then costs one sync each, and not two.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ import trio
 from oplog.errors import OplogError
 from oplog.store import Writer
 
-SOON_S: Final = 0.01
+SOON_S: Final = 0.002
 
 
 class CommitSoon:

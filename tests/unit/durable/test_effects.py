@@ -33,3 +33,27 @@ async def test_an_effect_is_performed_though_the_one_before_was_cancelled_as_it_
         nursery.cancel_scope.cancel()
     bell.close()
     assert ("slept", None) in answers
+
+
+@trio.testing.trio_test
+async def test_an_effect_that_waits_holds_up_none_that_is_asked_for_later():
+    bell = Bell()
+    async with trio.open_nursery() as nursery:
+        effects = TrioEffects(nursery, bell, perform_effect)
+        for _ in range(100):
+            effects.start(effect(trio.sleep_forever), lambda answer, error: None)
+            await trio.testing.wait_all_tasks_blocked(0.001)
+            answered = trio.Event()
+
+            async def answer_at_once():
+                return "at once"
+
+            def done(answer, error, answered=answered):
+                assert (answer, error) == ("at once", None)
+                answered.set()
+
+            effects.start(effect(answer_at_once), done)
+            with trio.fail_after(10):
+                await answered.wait()
+        nursery.cancel_scope.cancel()
+    bell.close()
