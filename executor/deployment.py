@@ -1,7 +1,7 @@
 """Deploying: from bytes to a durable revision.
 
 Compiling and checking take seconds and happen on a worker thread; the revision, its bytes and its
-files become durable in one unit.
+files become durable in one unit. Revisions are numbered one deployment after another.
 """
 
 import os
@@ -60,10 +60,14 @@ async def deploy(
     tell = progress or ignore_progress
     component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)
     tell("storing")
-    row, contents = revision_row(services, wasm, name, options, component)
-    existing = same_revision(services.store.engine, row)
-    if existing is None:
-        await submit(services.store, deployment(row, contents), name)
+    async with services.revisions.deploying:
+        # A number is taken once it is durable: the next deployment waits, if this one is cancelled
+        # too, since its commit is under way.
+        with trio.CancelScope(shield=True):
+            row, contents = revision_row(services, wasm, name, options, component)
+            existing = same_revision(services.store.engine, row)
+            if existing is None:
+                await submit(services.store, deployment(row, contents), name)
     found = existing or row
     return Deployed(
         component=found.component,

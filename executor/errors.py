@@ -8,6 +8,7 @@ ShemError                 `kind` is the word of the JSON error object, `hint` wh
 ├── InvocationError       the guest's fault, recorded in the oplog
 │   ├── GuestTrap · GuestError · GuestExit
 │   └── PreviousFailed · WorkerDeleted · InvocationInterrupted · InvocationCancelled
+├── ReplayPanic           the guest failed in a replay where the recorded run had not
 ├── Divergence            log and guest disagree (index, recorded, requested); never retried
 ├── LimitError            a limit: which, its value, how to raise it
 └── StoreError            no room, or the store cannot be used (kind says which)
@@ -135,6 +136,12 @@ class InvocationInterrupted(InvocationError):
 
 class InvocationCancelled(InvocationError):
     kind = "cancelled"
+
+
+class ReplayPanic(ShemError):
+    """A guest failed while it was replayed, at a point that the recorded run had passed."""
+
+    kind = "guest-trap"
 
 
 class Divergence(ShemError):

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, Self, TypedDict, Unpack
-from uuid import uuid4
 
 import msgspec
 import trio
@@ -32,6 +31,7 @@ from executor.errors import (
     InvocationError,
     LimitError,
     ShemError,
+    StoreError,
     UnknownKey,
     UsageError,
 )
@@ -57,12 +57,15 @@ from executor.wasm.lane import Lanes
 from executor.wasm.plain import decode_result, encode_arguments
 from executor.wasm.types import FuncType
 from executor.wasm.wave import parse_arguments
+from executor.worker.commits import store_error
 from executor.worker.initial_files import initial_files
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
 from executor.worker.reader import StoreReader
 from executor.worker.rebuild import rebuild_beside
 from executor.worker.revision import Revisions
+from executor.worker.room import RoomProbe
+from executor.worker.status import REFUSING
 from executor.worker.worker import OnOutput, Worker, WorkerServices
 from executor.worker.workers import Workers
 from oplog.entry import Raw
@@ -131,9 +134,10 @@ class Executor:
         Raises: StoreError, also if another process runs the store.
         """
         directory = Path(path)
+        wasm = WasmEngine.open()
         store = world.get("store") or open_store(directory)
         engine = store.engine
-        lanes = Lanes(WasmEngine.open().increment_epoch)
+        lanes = Lanes(wasm.increment_epoch)
         inbox = Inbox()
         bell = Bell()
         failure: Exception | None = None
@@ -149,6 +153,8 @@ class Executor:
                     lanes=lanes,
                     effects=effects,
                     inbox=inbox,
+                    room=RoomProbe(nursery, engine.probe),
+                    store_lost=trio.Event(),
                     rebuilds=trio.CapacityLimiter(REBUILDS_MAX),
                     nursery=nursery,
                     sources=world.get("sources") or SystemSources(),
@@ -168,6 +174,7 @@ class Executor:
                 finally:
                     with trio.CancelScope(shield=True):
                         await shem._workers.close(writes_awaited_s=awaited_s)
+                    inbox.stop()
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
@@ -224,7 +231,10 @@ class Executor:
             loop.start()
         state = found.key_state(accepted.key)
         if state is None or not 0 < state.finished_index <= found.writer.committed_index:
-            await found.commit()
+            try:
+                await found.commit()
+            except StoreError as error:
+                raise found.told(error, accepted.key) from error
         return accepted
 
     async def wait(self, worker: str, key: str, *, timeout_s: float | None = None) -> Invocation:
@@ -253,6 +263,7 @@ class Executor:
         """
         accepted, loop = await self._accept(worker, function, arguments, key, env)
         found = loop.worker
+        wit = self._workers.exports(worker)[accepted.function]
         loop.start()
         outcome = found.outcome(await found.wait(accepted.key))
         if outcome.failure is not None:
@@ -262,7 +273,7 @@ class Executor:
             if outcome.exit == 0:
                 return None
             raise GuestExit(f"the guest exited with code {outcome.exit}", where=worker)
-        return decode_result(self._workers.exports(worker)[accepted.function], outcome.result)
+        return decode_result(wit, outcome.result)
 
     async def _accept(
         self,
@@ -278,7 +289,9 @@ class Executor:
         path = resolve_path(tuple(exports), function, worker.partition("/")[0])
         raw = canonical_request(path, exports[path], arguments)
         loop = await self._workers.named(worker, env)
-        chosen = key if key is not None else str(uuid4())
+        chosen = key if key is not None else self._services.sources.random_uuid()
+        if loop.worker.status.state in REFUSING and loop.worker.unsaved:
+            await loop.worker.commit()  # nobody hears of a failure that is not committed
         new = loop.worker.accept(chosen, path, raw)
         return Accepted(worker=worker, function=path, key=chosen, deduplicated=not new), loop
 
@@ -332,10 +345,11 @@ class Executor:
         """
         loop = await self._workers.loop(worker)
         await loop.stop(writes_awaited_s=0)
-        report = await rebuild_beside(loop.worker, to=None)
-        if go_on:
-            loop.start()
-        return report
+        try:
+            return await rebuild_beside(loop.worker, to=None)
+        finally:
+            if go_on:
+                loop.start()
 
     async def replay(self, worker: str, *, to: int | None = None) -> Rebuild:
         """Rebuilds the worker beside the living one, up to entry `to`. Appends nothing."""
@@ -347,12 +361,19 @@ class Executor:
         return await self._workers.delete(worker)
 
     async def run(self, *, until_idle: bool = False) -> None:
-        """Takes up all pending work; with `until_idle` returns when nothing is runnable now."""
+        """Takes up all pending work; with `until_idle` returns when nothing is runnable now.
+
+        Raises: StoreError once the store has refused for good.
+        """
         self._workers.take_up_all()
+        lost = self._services.store_lost
         if until_idle:
             await self._workers.wait_idle()
         else:
-            await trio.sleep_forever()
+            await lost.wait()
+        closed_by = self._services.store.closed_by
+        if lost.is_set() and closed_by is not None:
+            raise store_error(closed_by, str(self.path))
 
 
 def ignore_output(worker: str, level: str, text: bytes) -> None:

@@ -128,11 +128,14 @@ class DivergenceRecord(Record, frozen=True, kw_only=True):
 
 
 class Rebuild(Record, frozen=True, kw_only=True):
-    """What a simulated crash or a replay found. `entries` in the oplog, `replayed` of them."""
+    """What a simulated crash or a replay found."""
 
     worker: str
     entries: int
+    """In the oplog, of every kind."""
     replayed: int
+    """Recorded steps that the guest went through again: what it caused, and what it was answered.
+    Hints are no steps."""
     ms: float
     divergence: DivergenceRecord | None
     stopped_at: str | None = None

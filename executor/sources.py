@@ -8,6 +8,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from typing import Final
+from uuid import UUID
 
 import trio
 
@@ -29,6 +30,18 @@ class Sources(ABC):
     @abstractmethod
     def random_bytes(self, count: int) -> bytes:
         """`count` bytes that nobody can predict."""
+
+    def random_id(self) -> bytes:
+        """16 bytes for something new; what a guest is answered is drawn by `random_bytes` alone."""
+        return self.random_bytes(16)
+
+    def random_uuid(self) -> str:
+        """A random (version 4) UUID, hyphenated."""
+        return str(UUID(bytes=self.random_id(), version=4))
+
+    def random_unit(self) -> float:
+        """A number in [0, 1)."""
+        return int.from_bytes(self.random_bytes(6)) / (1 << 48)
 
     @abstractmethod
     async def sleep_until(self, monotonic_ns: int) -> None:

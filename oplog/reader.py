@@ -20,6 +20,16 @@ def resolve(engine: Engine, raw: Raw) -> Raw:
     return raw if digest is None else Raw(engine.read_payload(digest))
 
 
+def decode_named(worker_id: bytes, index: int, encoded: bytes) -> Entry:
+    """The entry. Raises: OplogCorruptError naming the worker and the index."""
+    try:
+        return decode_entry(encoded)
+    except OplogCorruptError as error:
+        raise OplogCorruptError(
+            f"worker {worker_id.hex()}: entry {index} is damaged: {error}"
+        ) from error
+
+
 class Reader:
     """Reads any worker's oplog through one engine, which it does not own."""
 
@@ -32,16 +42,7 @@ class Reader:
         Raises: OplogCorruptError naming the worker and the index that does not decode.
         """
         entries = self._engine.read_entries(worker_id, first, limit)
-        index = first
-        page: list[tuple[int, Entry]] = []
-        try:
-            for index, encoded in entries:
-                page.append((index, decode_entry(encoded)))
-        except OplogCorruptError as error:
-            raise OplogCorruptError(
-                f"worker {worker_id.hex()}: entry {index} is damaged: {error}"
-            ) from error
-        return page
+        return [(index, decode_named(worker_id, index, encoded)) for index, encoded in entries]
 
     def resolve(self, raw: Raw) -> Raw:
         """As `resolve`."""

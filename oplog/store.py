@@ -122,10 +122,6 @@ class Store:
         check_batch(batch)
         self._ask((batch, done))
 
-    def request(self, writer: Writer, done: Done) -> None:
-        """As `writer.commit`."""
-        writer.commit(done)
-
     def resolve(self, raw: Raw) -> Raw:
         """What a raw field of a committed entry holds: the content if it is a reference to a
         payload, else `raw` itself. Reads the disk.

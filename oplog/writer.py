@@ -57,6 +57,7 @@ class Writer:
         "failed",
         "last_index",
         "lock",
+        "on_failed",
         "worker_id",
     )
 
@@ -79,6 +80,9 @@ class Writer:
         """Ordered and not yet durable, payloads included."""
         self.failed: OplogError | None = None
         """Why this writer refuses."""
+        self.on_failed: Callable[[OplogError], None] | None = None
+        """Told once, on the committer thread, when entries of this writer are lost, whoever asked
+        for their commit."""
         self._rows = rows
         self._ask = ask
         self._asked = False
@@ -249,6 +253,8 @@ class Writer:
             self._ask_at_bytes = ASK_BYTES
         waiting, self._waiting = self._waiting, []
         drained, self._drained = self._drained, []
+        if self.on_failed is not None:
+            drained.append(partial(self.on_failed, error))
         return [done for _, done in waiting], drained
 
 

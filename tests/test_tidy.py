@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.durable.definition",
         "executor.durable.function_type",
         "executor.durable.reasons",
+        "executor.durable.retry",
         "executor.errors",
         "executor.services",
         "executor.sources",

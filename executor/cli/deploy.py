@@ -28,7 +28,10 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[tuple[str, int], ...]
 
 
-@click.command("deploy")
+@click.command(
+    "deploy",
+    epilog="Example: shem deploy bank.wasm --env CURRENCY=EUR --host rates:lookup",
+)
 @click.argument("file", metavar="FILE")
 @click.option("--name", metavar="N", help="The component's name [default: the file's stem].")
 @click.option("--env", metavar="K=V", type=pair, multiple=True, help="Environment of its workers.")

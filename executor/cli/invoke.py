@@ -42,7 +42,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     crash_at: str | None
 
 
-@click.command("invoke", cls=WaveArgumentsCommand)
+@click.command(
+    "invoke",
+    cls=WaveArgumentsCommand,
+    epilog="""Example: shem invoke bank/alice transfer '"bob"' 250 --key order-17""",
+)
 @click.argument("worker", metavar="WORKER")
 @click.argument("function", metavar="FUNCTION")
 @click.argument("arguments", metavar="[ARG]...", nargs=-1)
@@ -63,7 +67,7 @@ def invoke(context: click.Context, /, **asked: Any) -> int:
     """Call FUNCTION of WORKER and print its result as WAVE.
 
     WORKER is COMPONENT/NAME; a new name is a new worker. ARGs are WAVE: strings are quoted, -5 is
-    an argument. The same key again answers with the
+    an argument. FUNCTION may be short where only one is meant. The same key again answers with the
     recorded outcome and runs nothing.
     """
     line = context.ensure_object(CommandLine)
@@ -90,7 +94,8 @@ def _world(line: CommandLine, point: CrashPoint | None) -> World:
 
 
 async def run_invocation(executor: Executor, request: Request) -> Invocation:
-    """Accepts, says which key was generated, and waits as long as asked for.
+    """Accepts, says which key was generated, and waits as long as asked for. With a generated key
+    nothing runs before it is told: whoever sees an effect of the invocation can ask for it.
 
     A failure of the guest is an answer. What stops the waiting after the acceptance (an interrupt
     of the worker, a full disk, a divergence) is one too, of status pending: no outcome is recorded.
@@ -102,7 +107,7 @@ async def run_invocation(executor: Executor, request: Request) -> Invocation:
             WaveArguments(request.arguments),
             key=request.key,
             env=dict(request.env) or None,
-            run=not request.no_wait,
+            run=request.key is not None and not request.no_wait,
         )
     except InvocationError as error:
         return _unfinished(request, error, function=request.function, key=request.key or "")

@@ -53,8 +53,9 @@ def write_rebuild(rebuild: Rebuild, *, as_json: bool) -> int:
     else:
         stopped = f", stopped: {rebuild.stopped_at}" if rebuild.stopped_at else ""
         write_line(
-            f"{rebuild.worker}: {rebuild.replayed} of {rebuild.entries} entries replayed"
-            f" in {rebuild.ms:.1f} ms, {'diverged' if found else 'no divergence'}{stopped}"
+            f"{rebuild.worker}: {rebuild.replayed} recorded steps replayed in {rebuild.ms:.1f} ms"
+            f" of an oplog of {rebuild.entries} entries,"
+            f" {'diverged' if found else 'no divergence'}{stopped}"
         )
     if found is None:
         return EXIT_DONE

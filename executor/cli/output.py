@@ -18,13 +18,8 @@ from rich.console import Console
 
 from executor.errors import ComponentRejected, ShemError
 from executor.records import ErrorRecord
-from oplog.errors import (
-    OplogBusyError,
-    OplogCorruptError,
-    OplogError,
-    OplogFormatError,
-    OplogFullError,
-)
+from executor.worker.commits import refusal_words
+from oplog.errors import OplogError
 
 EXIT_DONE: Final = 0
 EXIT_GUEST: Final = 1
@@ -160,7 +155,8 @@ def error_record(error: BaseException) -> ErrorRecord:
                 hint="what was accepted goes on when its worker is named again, or with `shem run`",
             )
         case OplogError():
-            return ErrorRecord(kind=_store_kind(error), message=str(error))
+            kind, hint = refusal_words(error)
+            return ErrorRecord(kind=kind, message=str(error), hint=hint)
         case _:
             return ErrorRecord(
                 kind="internal",
@@ -172,20 +168,6 @@ def error_record(error: BaseException) -> ErrorRecord:
 def _sentence(error: ShemError) -> str:
     missing = error.imports if isinstance(error, ComponentRejected) else ()
     return "\n".join((error.message, *(item for item in missing if item not in error.message)))
-
-
-def _store_kind(error: OplogError) -> str:
-    match error:
-        case OplogFullError():
-            return "disk-full"
-        case OplogCorruptError():
-            return "store-corrupt"
-        case OplogFormatError():
-            return "store-format"
-        case OplogBusyError():
-            return "busy"
-        case _:
-            return "store-error"
 
 
 def table(rows: Sequence[Sequence[object]]) -> list[str]:

@@ -1,6 +1,6 @@
 """`shem workers` and `shem worker`."""
 
-from typing import Final, Literal, get_args
+from typing import Final
 
 import click
 
@@ -8,12 +8,10 @@ from executor.cli.command_line import CommandLine, command_options
 from executor.cli.output import EXIT_DONE, one_line, table, write_json, write_line, write_note
 from executor.cli.shapes import time_text, worker_json, worker_page_json
 from executor.records import WorkerRecord
+from executor.worker.reader import WORKERS_PER_PAGE
+from executor.worker.status import STATES
 
-Status = Literal[
-    "idle", "running", "suspended", "interrupted", "retrying", "uncertain", "failed", "exited"
-]
 PAGE_MAX: Final = 1000
-PAGE: Final = 100
 HEADING: Final = (
     "WORKER", "STATUS", "REVISION", "PENDING", "ENTRIES", "CREATED", "LAST ERROR",
 )  # fmt: skip
@@ -24,14 +22,14 @@ HEADING: Final = (
 @click.option(
     "--status",
     metavar="S",
-    type=click.Choice(get_args(Status)),
-    help=f"Only {', '.join(get_args(Status))}.",
+    type=click.Choice(STATES),
+    help=f"Only {', '.join(STATES)}.",
 )
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(1, PAGE_MAX),
-    default=PAGE,
+    default=WORKERS_PER_PAGE,
     show_default=True,
     help="At most N workers.",
 )

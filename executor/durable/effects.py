@@ -171,15 +171,25 @@ class TrioEffects:
 
 
 async def finish_effect(handle: EffectHandle, begun: "Begun") -> None:
+    """Awaits the effect and delivers its end; whatever leaves it, the handle has ended."""
     try:
         answer = await begun
-    except trio.Cancelled:
-        handle.end()
-        raise
     except Exception as error:
         handle.finish(None, error)
+    except BaseExceptionGroup as group:  # of a nursery: cancelled, and something failed in it too
+        cancelled, _ = group.split(trio.Cancelled)
+        if cancelled is None or group.subgroup(is_grave) is not None:
+            raise
+        raise cancelled from None  # nobody listens to what failed meanwhile
     else:
         handle.finish(answer, None)
+    finally:
+        handle.end()
+
+
+def is_grave(error: BaseException) -> bool:
+    """Whether an error is neither a failure nor a cancellation: an interrupt by the user."""
+    return not isinstance(error, Exception | trio.Cancelled | BaseExceptionGroup)
 
 
 class Begun(Generator[Any, Any, object]):

@@ -45,6 +45,7 @@ class Inbox:
         self._bell = Bell()
         self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._closed = False
+        self._scope = trio.CancelScope(shield=True)
 
     def post(self, call: Callable[..., object], *arguments: Any) -> None:
         """Has `call` made on the trio thread; it must be quick and must not raise. Calls that are
@@ -56,14 +57,16 @@ class Inbox:
 
     async def run(self) -> None:
         calls = self._calls
-        try:
+        with self._scope:
             while True:
                 await self._bell.wait()
                 while calls:
                     call, arguments = calls.popleft()
                     call(*arguments)
-        finally:
-            self._closed = True
+
+    def stop(self) -> None:
+        self._closed = True
+        self._scope.cancel()
 
     def close(self) -> None:
         """Once no other thread posts any more."""

@@ -8,30 +8,43 @@
 
 `async def` runs in trio, a plain `def` in a worker thread; neither holds up a guest's lane. What it
 returns is checked against the signature. `raise Transient(...)` is tried again by policy, any other
-exception fails the invocation with its text. The signature may be preceded by the WIT types that it
-names.
+exception fails the invocation with its text, whatever class it has: to the executor it is never an
+error of its own. The signature may be preceded by the WIT types that it names.
+
+Modules of host functions are imported as Python does, once a process. Only where another module of
+the name is loaded already, from elsewhere, a single file is loaded a second time, under a name of
+its own; what such files import in their turn has to differ in name.
 """
 
 import importlib
+import importlib.util
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import trio
 
 from executor.durable.definition import Awaited
 from executor.durable.function_type import READ_LOCAL, READ_REMOTE, WRITE_REMOTE, FunctionType
-from executor.errors import HostBindingError
+from executor.durable.retry import TransientError
+from executor.errors import GuestError, HostBindingError
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
 
 TYPES = (READ_LOCAL, READ_REMOTE, WRITE_REMOTE)
 Function = TypeVar("Function", bound=Callable[..., Any])
+OURS: Final = __name__.partition(".")[0]
+"""Shem's own package is the one that runs, also in the directory of another copy of it."""
+_importing = threading.RLock()
+"""Python's import path is the process's; one thread at a time changes it."""
 
 
 class HostCall(msgspec.Struct, frozen=True):
@@ -111,9 +124,11 @@ def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
     where = f"{name} in {directory or Path.cwd()}"
     try:
         with importable(directory):
-            value: object = importlib.import_module(module_name)
+            value: object = import_from(module_name)
             for part in attribute.split(".") if attribute else ():
                 value = getattr(value, part)
+    except HostBindingError:
+        raise
     except (Exception, SystemExit) as error:
         raise HostBindingError(
             f"host function cannot be imported: {error}",
@@ -136,12 +151,76 @@ def importable(directory: str) -> Iterator[None]:
     if not directory:
         yield
         return
-    sys.path.insert(0, directory)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(directory)
+    with _importing:
+        sys.path.insert(0, directory)
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(directory)
+
+
+def import_from(name: str) -> ModuleType:
+    """The module that the import path gives now, whatever else is loaded under its name.
+
+    Raises: HostBindingError for a package or a part of one that is loaded from elsewhere.
+    """
+    path: Sequence[str] | None = None
+    parts = name.split(".")
+    if parts[0] == OURS:
+        return importlib.import_module(name)
+    for count in range(1, len(parts) + 1):
+        outer = ".".join(parts[:count])
+        spec = find_spec(outer, path)
+        if spec is None:
+            break
+        loaded = sys.modules.get(outer)
+        if loaded is not None and is_elsewhere(loaded, spec):
+            if len(parts) == 1 and spec.submodule_search_locations is None:
+                return import_beside(name, str(spec.origin))
+            raise HostBindingError(
+                f"another package {outer} is loaded from {loaded.__file__}",
+                where=f"{name} in {spec.origin}",
+                hint="give one of the two another name: a package is loaded once a process",
+            )
+        path = spec.submodule_search_locations
+        if path is None:
+            break
+    return importlib.import_module(name)
+
+
+def find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """What would be imported if nothing were loaded; `path` is that of the package around it."""
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, path)
+        if spec is not None:
+            return spec
+    return None
+
+
+def is_elsewhere(loaded: ModuleType, spec: ModuleSpec) -> bool:
+    """Whether the loaded module comes from another file than the one that is found."""
+    file = getattr(loaded, "__file__", None)
+    if file is None or not spec.has_location or spec.origin is None:
+        return False
+    return Path(file).resolve() != Path(spec.origin).resolve()
+
+
+def import_beside(name: str, file: str) -> ModuleType:
+    """The module in `file`, loaded once, under a name that no other file gets."""
+    own = f"{name}_{sha256(file.encode(errors='surrogateescape')).hexdigest()[:16]}"
+    if own in sys.modules:
+        return sys.modules[own]
+    spec = importlib.util.spec_from_file_location(own, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a Python module", name=name, path=file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[own] = module
+    with ExitStack() as undo:
+        undo.callback(sys.modules.pop, own, None)
+        spec.loader.exec_module(module)
+        undo.pop_all()
+    return module
 
 
 def embedder_interfaces(functions: Sequence[EmbedderFunction]) -> list[InterfaceTable]:
@@ -180,12 +259,35 @@ def awaited(bound: EmbedderFunction) -> Awaited:
 
     async def action(state: HostState, *arguments: object) -> object:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
-        return await function(call, *arguments)
+        try:
+            return await function(call, *arguments)
+        except Exception as error:
+            raise guest_error(error) from error
 
     async def action_in_thread(state: HostState, *arguments: object) -> object:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
-        return await trio.to_thread.run_sync(function, call, *arguments, abandon_on_cancel=True)
+        try:
+            return await trio.to_thread.run_sync(function, call, *arguments, abandon_on_cancel=True)
+        except Exception as error:
+            raise guest_error(error) from error
 
     if not inspect.iscoroutinefunction(function):
         action = action_in_thread
     return Awaited(name=bound.name, function_type=bound.type, action=action)
+
+
+def guest_error(error: Exception) -> Exception:
+    """What an exception of an embedder's function means to the worker: transient, or a failure."""
+    leaves = list(exceptions_in(error))
+    if all(isinstance(leaf, TransientError) for leaf in leaves):
+        return TransientError("; ".join(str(leaf) for leaf in leaves))
+    return GuestError("; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves))
+
+
+def exceptions_in(error: Exception) -> Iterator[Exception]:
+    """The exceptions of a group, at whatever depth; an exception is its own group."""
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from exceptions_in(inner)
+    else:
+        yield error

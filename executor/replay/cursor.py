@@ -34,6 +34,7 @@ from oplog.entry import (
     NoOp,
     Start,
 )
+from oplog.errors import OplogCorruptError
 
 PAGE_ENTRIES_MAX: Final = 1_024
 
@@ -116,13 +117,19 @@ class Cursor:
         self.target = max(self.target, target)
 
     def _read_page(self) -> bool:
-        """Reads and sorts one page; False at the target."""
+        """Reads and sorts one page; False at the target.
+
+        Raises: OplogCorruptError if the target is not reached and nothing follows: an oplog with a
+        hole must not pass for one that is replayed whole.
+        """
         remaining = self.target - self._next_index + 1
         if remaining <= 0:
             return False
         page = self._read(self._next_index, min(remaining, PAGE_ENTRIES_MAX))
         if not page:
-            return False
+            raise OplogCorruptError(
+                f"entries {self._next_index} to {self.target} are missing: they were committed"
+            )
         last = page[-1][0]
         regions = self._regions if self._regions.touches(self._next_index, last) else None
         guest = self._guest

@@ -8,7 +8,9 @@
 
 A revision is the bytes with every option of its deployment; the same bytes and options are the
 existing revision. Compiled artifacts are files beside the store, `artifacts/<digest>-<settings>`:
-they can be rebuilt, so losing one loses nothing.
+they can be rebuilt, so losing one loses nothing. But an artifact is run as native code, so what a
+crash of the machine has left of one must not be taken for it: the file ends with a trailer, its
+length and a mark, and is durable before it has its name.
 """
 
 import os
@@ -26,6 +28,8 @@ from oplog.engine import Batch, Engine, Row
 NAME_CHARACTERS_MAX: Final = 256
 NAME_BYTES_MAX: Final = 400
 """A name is part of a key of the store."""
+ARTIFACT_MARK: Final = b"shem-end"
+ARTIFACT_TRAILER_BYTES: Final = 8 + len(ARTIFACT_MARK)
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,12 +190,40 @@ def artifact_path(store: Path, digest: str, settings_tag: str) -> Path:
 
 
 def write_artifact(path: Path, artifact: bytes) -> None:
-    """Replaces the file in one step, so that a reader never sees half of it."""
+    """Replaces the file in one step, so that a reader never sees half of it, whatever crashes.
+    Durable on return.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".artifact-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(artifact)
+            file.write(artifact_trailer(len(artifact)))
+            file.flush()
+            os.fsync(file.fileno())
         Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def is_whole_artifact(path: Path) -> bool:
+    """Whether the file is as long as it was written; False if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size - ARTIFACT_TRAILER_BYTES
+            if size < 0:
+                return False
+            file.seek(size)
+            return file.read() == artifact_trailer(size)
+    except FileNotFoundError:
+        return False
+
+
+def artifact_trailer(size: int) -> bytes:
+    """What stands behind `size` bytes of an artifact; Wasmtime does not look behind its own end."""
+    return size.to_bytes(8, "little") + ARTIFACT_MARK

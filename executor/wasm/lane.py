@@ -34,6 +34,7 @@ class Lane:
         self.busy = False
         """Whether a guest is being polled right now."""
         self._busy_since = 0.0
+        self._deferred_since = 0.0
         self._deferred: list[Callable[[], None]] = []
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -49,6 +50,8 @@ class Lane:
         For what wakes other threads: while guests are waiting to be polled, each wake-up would take
         the interpreter away from the lane, and what they ask for is done better together.
         """
+        if not self._deferred:
+            self._deferred_since = time.perf_counter()
         self._deferred.append(work)
 
     def is_computing(self) -> bool:
@@ -57,17 +60,17 @@ class Lane:
 
     def has_work(self) -> bool:
         """Whether something is queued behind what runs now."""
-        return not self._queue.empty()
+        return bool(self._deferred) or not self._queue.empty()
 
     def wants_ticks(self) -> bool:
         """Whether a guest computes while others of the lane have work."""
-        return self.busy and not self._queue.empty()
+        return self.busy and self.has_work()
 
     def mark_busy(self) -> None:
         """A guest is about to be polled; on the lane."""
         self.busy = True
         self._busy_since = time.perf_counter()
-        if not self._queue.empty():
+        if self.has_work():
             self._ask_for_ticks()
 
     def stop(self) -> None:
@@ -78,7 +81,11 @@ class Lane:
         queue = self._queue
         deferred = self._deferred
         while True:
-            if deferred and (queue.empty() or len(deferred) >= DEFERRED_MAX):
+            if deferred and (
+                queue.empty()
+                or len(deferred) >= DEFERRED_MAX
+                or time.perf_counter() - self._deferred_since > LONG_POLL_S
+            ):
                 work: Callable[[], None] | None = self._run_deferred
             else:
                 work = queue.get()

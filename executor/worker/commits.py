@@ -4,7 +4,13 @@ import trio
 
 from executor.errors import StoreError
 from oplog.engine import Batch
-from oplog.errors import OplogBusyError, OplogError, OplogFullError
+from oplog.errors import (
+    OplogBusyError,
+    OplogCorruptError,
+    OplogError,
+    OplogFormatError,
+    OplogFullError,
+)
 from oplog.store import Store
 
 
@@ -30,13 +36,21 @@ async def submit(store: Store, batch: Batch, where: str) -> None:
 
 def store_error(error: OplogError, where: str) -> StoreError:
     """The executor's word for a refusal of the store."""
-    if isinstance(error, OplogFullError):
-        return StoreError(
-            f"no room to commit: {error}",
-            kind="disk-full",
-            where=where,
-            hint="make space; what was accepted continues then",
-        )
-    if isinstance(error, OplogBusyError):
-        return StoreError(str(error), kind="busy", where=where)
-    return StoreError(str(error), where=where)
+    kind, hint = refusal_words(error)
+    text = f"no room to commit: {error}" if kind == "disk-full" else str(error)
+    return StoreError(text, kind=kind, where=where, hint=hint)
+
+
+def refusal_words(error: OplogError) -> tuple[str, str]:
+    """The kind of a refusal of the store, and what to do about it."""
+    match error:
+        case OplogFullError():
+            return "disk-full", "make space; what was accepted continues then"
+        case OplogBusyError():
+            return "busy", "use that process, or wait until it ends"
+        case OplogCorruptError():
+            return "store-corrupt", "restore the store from a copy"
+        case OplogFormatError():
+            return "store-format", "use the version of Shem that wrote it"
+        case _:
+            return "store-error", ""

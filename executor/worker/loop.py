@@ -16,7 +16,6 @@ only thing that the next round starts from.
 """
 
 import math
-import random
 from enum import Enum
 from typing import Final
 
@@ -25,7 +24,15 @@ import trio
 from executor.durable.inbox import Inbox
 from executor.durable.reasons import CommitFailed, Exited
 from executor.durable.retry import DEFAULT_POLICY, TransientError, retry_delay_s
-from executor.errors import Divergence, GuestTrap, InternalError, LimitError, ShemError, StoreError
+from executor.errors import (
+    Divergence,
+    GuestTrap,
+    InternalError,
+    LimitError,
+    ReplayPanic,
+    ShemError,
+    StoreError,
+)
 from executor.wasm.instance import Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
 from executor.wasm.plain import decode_arguments
@@ -39,9 +46,9 @@ from oplog import entry as entries
 from oplog.errors import OplogError, OplogFullError
 
 IDLE_UNLOAD_S: Final = 60.0
-PROBE_DELAY_MIN_S: Final = 1.0
-PROBE_DELAY_MAX_S: Final = 30.0
 NS_PER_S: Final = 1_000_000_000
+RETRY_DELAY_MAX_NS: Final = 2 * NS_PER_S
+"""Beyond any delay of the policy: a wall clock that was set back does not hold a retry up."""
 
 
 class Verdict(Enum):
@@ -87,8 +94,12 @@ class InvocationLoop:
         self._scope = trio.CancelScope()
         self._stopped = trio.Event()
         self._wake = trio.Event()
+        self._lost: OplogError | None = None
+        """What could not be committed, until the loop has come to its end for it."""
         self._regaining = False
-        """Whether somebody looks for room already."""
+        """Whether somebody waits for room already."""
+        self._closed = False
+        worker.on_lost = self._on_lost
 
     # -- starting and stopping ------------------------------------------------------------------
 
@@ -96,7 +107,7 @@ class InvocationLoop:
         """Runs the loop, or wakes it, if there is work. Idempotent."""
         if self.running:
             self._wake.set()
-        elif self.has_work():
+        elif self.has_work() and not self._closed:
             self.running = True
             self._scope = trio.CancelScope()
             self._stopped = trio.Event()
@@ -109,6 +120,23 @@ class InvocationLoop:
                 self._scope.cancel()
                 await self._stopped.wait()
             await self._lose_resident(writes_awaited_s=writes_awaited_s)
+
+    async def close(self, *, writes_awaited_s: float) -> None:
+        """As `stop`, and nothing starts the loop again."""
+        self._closed = True
+        await self.stop(writes_awaited_s=writes_awaited_s)
+
+    def _on_lost(self, error: OplogError) -> None:
+        """Entries could not be committed. The guest may wait for hours in a call that needs no
+        commit, so the loop is ended wherever it is.
+        """
+        if self.worker.deleted or self.worker.trouble is not None:
+            return
+        if self.running:
+            self._lost = error
+            self._scope.cancel()
+        else:
+            self._hold(error)
 
     def has_work(self) -> bool:
         worker = self.worker
@@ -129,6 +157,10 @@ class InvocationLoop:
                         if verdict in (Verdict.STAND_STILL, Verdict.HOLD):
                             break
                 await self._lose_resident(writes_awaited_s=0)
+            if self._lost is not None:
+                error, self._lost = self._lost, None
+                await self._lose_resident(writes_awaited_s=0)
+                self._hold(error)
         finally:
             self.running = False
             self._stopped.set()
@@ -155,12 +187,14 @@ class InvocationLoop:
         resident, self.resident = self.resident, None
         if resident is None:
             return
-        await resident.close(writes_awaited_s=writes_awaited_s)
-        if self.worker.writer.failed is None:
-            try:
-                await self.worker.commit()
-            except StoreError as error:
-                self._refused(error)
+        with trio.CancelScope(shield=True):  # the log is read again only when this has ended
+            await resident.close(writes_awaited_s=writes_awaited_s)
+            if self.worker.writer.failed is None:
+                try:
+                    await self.worker.commit()
+                except StoreError as error:
+                    self._refused(error)
+        self.worker.notify()
 
     # -- one round ----------------------------------------------------------------------------
 
@@ -181,6 +215,8 @@ class InvocationLoop:
     async def _rebuild(self) -> Verdict:
         """Makes an instance and replays; goes on with the invocation that it finds open."""
         services = self.worker.services
+        if self.worker.status.current is not None and self.worker.unsaved:
+            await self.worker.commit()  # a replay sees only what is committed
         turn = RebuildTurn(services.rebuilds, services.inbox)
         await turn.take()
         try:
@@ -195,13 +231,16 @@ class InvocationLoop:
     async def _wait_for_retry(self) -> None:
         status = self.worker.status
         if status.state == "retrying":
-            delay = (status.retry_at - self.worker.services.sources.wall_ns()) / NS_PER_S
-            await trio.sleep(max(0.0, delay))
+            sources = self.worker.services.sources
+            delay_ns = min(status.retry_at - sources.wall_ns(), RETRY_DELAY_MAX_NS)
+            await sources.sleep_until(sources.monotonic_ns() + max(0, delay_ns))
 
     async def _run_next(self, resident: Resident) -> Verdict:
         worker = self.worker
         key = worker.next_key()
         if key is None:
+            if worker.status.current is not None:
+                raise InternalError(f"{worker.name}: an open invocation that no replay found")
             return Verdict.GO_ON
         path, arguments = self._begin(resident, key)
         values = decode_arguments(resident.revision.export(path).type, arguments)
@@ -226,10 +265,13 @@ class InvocationLoop:
             case Left(CommitFailed(error)) if isinstance(error, OplogError):
                 return self._hold(error)
             case Left(reason) if not isinstance(reason, Exited):
+                await self._lose_resident(writes_awaited_s=0)
                 return Verdict.REBUILD
             case Raised(OplogError() as error):
                 return self._hold(error)
-            case Raised(Divergence() | GuestTrap() | StoreError() | InternalError() as error):
+            case Raised(Divergence() | ReplayPanic() | StoreError() as error):
+                return self._stand_still(error)
+            case Raised(error) if not isinstance(error, ShemError | TransientError):
                 return self._stand_still(error)
             case _:
                 return await self._record(resident, outcome)
@@ -253,13 +295,12 @@ class InvocationLoop:
                 return await self._retry(resident, error)
             case Raised(LimitError() as error):
                 return await self._finish(failure("limit", error.message))
+            case Raised(GuestTrap() as error):
+                return await self._finish(failure("guest-trap", error.message))
             case Raised(ShemError() as error):
                 return await self._finish(failure("guest-error", error.message))
-            case Raised(error):
-                text = f"{type(error).__name__}: {error}"
-                return await self._finish(failure("guest-error", text))
-            case Left():
-                raise InternalError(f"{worker.name}: left the guest for {outcome.reason}")
+            case Left() | Raised():
+                raise InternalError(f"{worker.name}: left the guest for {outcome}")
 
     async def _finish(self, outcome: entries.Outcome) -> Verdict:
         """Appends the outcome and commits it; only then any waiter hears of it."""
@@ -283,10 +324,11 @@ class InvocationLoop:
         """Counts the attempt, durably, and rebuilds after the policy's delay."""
         worker = self.worker
         session = resident.session
+        sources = worker.services.sources
         retry_from = session.open_start or session.invocation_index
         failed_attempts = worker.status.attempts.get(retry_from, 0) + 1
-        delay = retry_delay_s(DEFAULT_POLICY, failed_attempts, random.random)
-        now = worker.services.sources.wall_ns()
+        delay = retry_delay_s(DEFAULT_POLICY, failed_attempts, sources.random_unit)
+        now = sources.wall_ns()
         retry_at = None if delay is None else now + int(delay * NS_PER_S)
         worker.append(
             entries.Error(
@@ -314,7 +356,8 @@ class InvocationLoop:
         if isinstance(error, ShemError):
             worker.trouble = error
         else:
-            worker.trouble = ShemError(f"internal error: {error}", where=worker.name)
+            text = f"internal error: {type(error).__name__}: {error}"
+            worker.trouble = ShemError(text, where=worker.name)
         worker.services.report(f"{worker.name}: {error}")
         worker.notify()
         return Verdict.STAND_STILL
@@ -330,28 +373,23 @@ class InvocationLoop:
         """
         worker = self.worker
         worker.trouble = store_error(error, worker.name)
+        worker.services.report(f"{worker.name}: {worker.trouble.message}")
         worker.notify()
-        if isinstance(error, OplogFullError) and not self._regaining:
+        if not isinstance(error, OplogFullError):
+            worker.services.store_lost.set()
+        elif not self._regaining:
             self._regaining = True
             worker.services.nursery.start_soon(self._regain)
         return Verdict.HOLD
 
     async def _regain(self) -> None:
-        """Tries a probe commit every second, up to every 30, then takes the work up again."""
-        delay = PROBE_DELAY_MIN_S
-        probe = self.worker.services.store.engine.probe
-        while not self.worker.deleted:
-            await trio.sleep(delay)
-            try:
-                await trio.to_thread.run_sync(probe)
-            except OplogFullError:
-                delay = min(delay * 2, PROBE_DELAY_MAX_S)
-                continue
-            except OplogError:
-                return
-            break
-        await self._stopped.wait()
+        """Waits until there is room, then takes the work up again."""
+        await self.worker.services.room.wait()
+        if self.running:
+            await self._stopped.wait()
         self._regaining = False
+        if self.worker.deleted or self._closed or self.worker.services.store.closed_by is not None:
+            return
         self.worker.reload()
         self.worker.notify()
         self.start()

@@ -30,7 +30,8 @@ async def make_resident(
     revision = await trio.to_thread.run_sync(
         services.revisions.load, status.component, status.revision
     )
-    lane = services.lanes.assign()
+    stop = recorded_stop(worker)
+    files = services.files(revision, status.created_at)
     committed = worker.writer.committed_index
     cursor = Cursor(
         worker.entries.page,
@@ -39,6 +40,7 @@ async def make_resident(
         regions=Regions(status.cuts),
     )
     listener = WorldListener(worker, on_live)
+    lane = services.lanes.assign()
     session = DurableSession(
         worker=status.name,
         writer=worker.writer,
@@ -51,11 +53,11 @@ async def make_resident(
         ),
     )
     session.may_go_live = may_go_live
-    session.stop = recorded_stop(worker)
+    session.stop = stop
     listener.state = state = HostState(
         session=session,
         sources=services.sources,
-        files=services.files(revision, status.created_at),
+        files=files,
         environment=environment(worker, revision),
         arguments=(),
     )

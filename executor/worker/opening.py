@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from executor.errors import Busy, StoreError
-from oplog.errors import OplogBusyError, OplogCorruptError, OplogError, OplogFormatError
+from executor.worker.commits import refusal_words
+from oplog.errors import OplogError
 from oplog.lmdb_engine import LmdbEngine
 from oplog.store import Store
 
@@ -20,13 +21,7 @@ def open_store(path: Path) -> Store:
 
 
 def refused_store(error: OplogError, path: Path) -> Busy | StoreError:
-    where = str(path)
-    match error:
-        case OplogBusyError():
-            return Busy(str(error), where=where, hint="use that process, or wait until it ends")
-        case OplogFormatError():
-            return StoreError(str(error), kind="store-format", where=where)
-        case OplogCorruptError():
-            return StoreError(str(error), kind="store-corrupt", where=where)
-        case _:
-            return StoreError(str(error), where=where)
+    kind, hint = refusal_words(error)
+    if kind == "busy":
+        return Busy(str(error), where=str(path), hint=hint)
+    return StoreError(str(error), kind=kind, where=str(path), hint=hint)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from executor.errors import RequestError, StoreError, UnknownKey, UsageError, WorkerNotFound
+from executor.errors import StoreError, UnknownKey, UsageError, WorkerNotFound
 from executor.records import (
     ComponentRecord,
     ComponentSummary,
@@ -33,6 +33,7 @@ from executor.services.components import (
 from executor.wasm.plain import decode_result
 from executor.wasm.types import FuncType
 from executor.wasm.wave import format_wave
+from executor.worker.commits import refusal_words
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
 from executor.worker.output import read_output
 from executor.worker.rows import (
@@ -40,7 +41,6 @@ from executor.worker.rows import (
     read_queue,
     read_status,
     read_worker_id,
-    sortable_name,
     state_row,
 )
 from executor.worker.signatures import export_types
@@ -48,7 +48,7 @@ from executor.worker.status import STATES, KeyState, Status
 from oplog.codec import decode_value
 from oplog.engine import Engine
 from oplog.entry import ABSENT, InvocationFinished
-from oplog.errors import OplogError, OplogFormatError
+from oplog.errors import OplogError
 from oplog.lmdb_engine import LmdbEngine
 from oplog.reader import Reader
 
@@ -66,10 +66,9 @@ class StoreReader:
         else:
             try:
                 self.engine = LmdbEngine.open(Path(store), readonly=True)
-            except OplogFormatError as error:
-                raise StoreError(str(error), kind="store-format", where=str(store)) from error
             except OplogError as error:
-                raise StoreError(str(error), where=str(store)) from error
+                kind, hint = refusal_words(error)
+                raise StoreError(str(error), kind=kind, where=str(store), hint=hint) from error
         self._reader = Reader(self.engine)
         self._exports: dict[tuple[str, int], Mapping[str, FuncType]] = {}
 
@@ -327,6 +326,3 @@ def worker_parts(name: str) -> tuple[str, str]:
             hint="write COMPONENT/NAME; a name has 1 to 256 Unicode characters and no slash",
         )
     return component, own
-
-
-__all__ = ["RequestError", "StoreReader", "sortable_name", "worker_parts"]

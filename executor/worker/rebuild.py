@@ -6,6 +6,8 @@ Nothing is appended.
 
 import time
 
+import trio
+
 from executor.durable.reasons import ReachedTarget
 from executor.errors import Divergence, ShemError
 from executor.records import DivergenceRecord, Rebuild
@@ -23,7 +25,8 @@ async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
     try:
         end = await rebuild(resident)
     finally:
-        await resident.close(writes_awaited_s=0)
+        with trio.CancelScope(shield=True):
+            await resident.close(writes_awaited_s=0)
     divergence = read_divergence(end)
     return Rebuild(
         worker=worker.name,

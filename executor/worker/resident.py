@@ -14,7 +14,7 @@ import trio
 from executor.durable.inbox import Inbox
 from executor.durable.reasons import ReachedTarget
 from executor.durable.session import DurableSession
-from executor.errors import Divergence, GuestTrap, InternalError, StoreError
+from executor.errors import Divergence, InternalError, ReplayPanic, StoreError
 from executor.wasm.host_function import LeaveGuest
 from executor.wasm.instance import Instance, Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
@@ -27,7 +27,7 @@ from oplog.errors import OplogError
 
 Done = Callable[[GuestOutcome], None]
 
-STANDS_STILL = (Divergence, GuestTrap, InternalError, OplogError, StoreError)
+STANDS_STILL = (Divergence, ReplayPanic, InternalError, OplogError, StoreError)
 """Errors that say by themselves why a replay cannot go on."""
 
 
@@ -219,7 +219,7 @@ def unlike_recorded(session: DurableSession, outcome: GuestOutcome, index: int) 
         case Trapped() | Raised():
             what = outcome.message if isinstance(outcome, Trapped) else str(outcome.error)
             return Raised(
-                GuestTrap(
+                ReplayPanic(
                     f"{what}, while replaying, before entry {index}",
                     where=session.worker,
                     hint="the recorded run did not fail here: was the component changed?",

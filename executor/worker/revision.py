@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import trio
+
 from executor.durable.call import host_function
 from executor.errors import ComponentRejected, InternalError
 from executor.host.embedder import EmbedderFunction, embedder_interfaces, find_bindings
@@ -17,6 +19,7 @@ from executor.services.components import (
     RevisionRow,
     artifact_path,
     content_digest,
+    is_whole_artifact,
     read_content,
     read_revision,
     write_artifact,
@@ -67,32 +70,31 @@ class Revisions:
         self._builtin = tuple(linked_interface(table) for table in interfaces)
         self._host = tuple(host)
         self._loaded: dict[tuple[str, int], Revision] = {}
+        self._compiling: dict[str, threading.Lock] = {}
+        """By digest: who compiles it. Nobody compiles anything twice or waits for another one."""
         self._lock = threading.Lock()
+        """Guards the two; held for no longer than a look."""
+        self.deploying = trio.Lock()
+        """Held from the choice of a revision's number until it is durable; for the trio thread."""
 
     def load(self, name: str, number: int) -> Revision:
         """Raises: ComponentNotFound, ComponentRejected, HostBindingError."""
         with self._lock:
             found = self._loaded.get((name, number))
-            if found is not None:
-                return found
-            row = read_revision(self._store, name, number)
-            component = self._component(row.digest, None)
-            revision = Revision(row, component, self._link(component, row))
-            self._loaded[name, number] = revision
-            return revision
-
-    def forget(self) -> None:
-        """Drops every loaded revision; instances keep what they need."""
+        if found is not None:
+            return found
+        row = read_revision(self._store, name, number)
+        component = self._component(row.digest, None)
+        revision = Revision(row, component, self._link(component, row))
         with self._lock:
-            self._loaded.clear()
+            return self._loaded.setdefault((name, number), revision)
 
     def compiled(self, wasm: bytes, digest: str) -> Component:
         """Compiles a component that is being deployed, and keeps its artifact.
 
         Raises: ComponentRejected with the sentence that fits the bytes.
         """
-        with self._lock:
-            return self._component(digest, wasm)
+        return self._component(digest, wasm)
 
     def check(self, component: Component, bindings: Sequence[str], directory: str) -> None:
         """Raises: ComponentRejected naming every import that nothing offers or that differs."""
@@ -108,13 +110,27 @@ class Revisions:
     def _component(self, digest: str, wasm: bytes | None) -> Component:
         engine = WasmEngine.open()
         path = artifact_path(self._path, digest, engine.settings_tag)
-        with suppress(FileNotFoundError, StaleArtifact):
+        found = self._stored(path)
+        if found is not None:
+            return found
+        with self._lock:
+            compiling = self._compiling.setdefault(digest, threading.Lock())
+        with compiling:
+            found = self._stored(path)
+            if found is not None:
+                return found  # compiled meanwhile
+            if wasm is None:
+                wasm = read_content(self._store, digest)
+            assert content_digest(wasm) == digest
+            write_artifact(path, engine.compile(wasm))
             return engine.load(path)
-        if wasm is None:
-            wasm = read_content(self._store, digest)
-        assert content_digest(wasm) == digest
-        write_artifact(path, engine.compile(wasm))
-        return engine.load(path)
+
+    def _stored(self, path: Path) -> Component | None:
+        """What is in the artifact, unless it has to be compiled."""
+        if is_whole_artifact(path):
+            with suppress(FileNotFoundError, StaleArtifact):
+                return WasmEngine.open().load(path)
+        return None
 
     def _link(self, component: Component, row: RevisionRow) -> Linker:
         interfaces = self._interfaces(row.host, row.host_directory)

@@ -17,15 +17,17 @@ but their tails.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
+from executor.worker.entries import resolved
 from executor.worker.status import KeyState, Status, fold
-from oplog.codec import decode_entry
 from oplog.engine import Engine, Row
 from oplog.entry import Entry
+from oplog.reader import decode_named, resolve
 
 SORTABLE_NAME_BYTES_MAX: Final = 400
 CHECKPOINT_LAG_ENTRIES_MAX: Final = 1_000
@@ -184,14 +186,18 @@ def read_key_state(engine: Engine, worker_id: bytes, key: str) -> KeyState | Non
 
 
 def read_status(engine: Engine, worker_id: bytes) -> Status | None:
-    """The status as of the last committed entry: the checkpoint, and the fold of what follows."""
+    """The status as of the last committed entry: the checkpoint, and the fold of what follows.
+
+    Raises: OplogCorruptError.
+    """
     raw = engine.read_row("workers", worker_id)
     if raw is None:
         return None
     status = decode_status(raw)
     while tail := engine.read_entries(worker_id, status.last_index + 1, CHECKPOINT_LAG_ENTRIES_MAX):
         for index, encoded in tail:
-            fold(status, index, decode_entry(encoded))
+            entry = decode_named(worker_id, index, encoded)
+            fold(status, index, resolved(entry, partial(resolve, engine)))
             status.bytes += len(encoded)
     return status
 

@@ -1,6 +1,7 @@
 """A worker's status: one pure fold over its oplog, with a checkpoint in the store.
 
-`fold` takes the status before an entry and changes it to the status after. Nothing that is resident
+`fold` takes the status before an entry and changes it to the status after; large arguments have to
+be in their place, since a key's digest is taken of them. Nothing that is resident
 is asked, so a fold over the whole oplog and a checkpoint continued from its index agree (a test
 compares them at every prefix). The index rows of the store follow from the same fold: `KeyState`
 says what became of one idempotency key.

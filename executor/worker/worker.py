@@ -32,7 +32,8 @@ from executor.worker.commits import store_error
 from executor.worker.entries import WorkerEntries
 from executor.worker.output import read_output
 from executor.worker.revision import Revision, Revisions
-from executor.worker.rows import WorkerRows, read_queue, read_status
+from executor.worker.room import RoomProbe
+from executor.worker.rows import WorkerRows, read_key_state, read_queue, read_status
 from executor.worker.status import REFUSING, KeyState, Status, request_digest
 from oplog.engine import Row
 from oplog.entry import Create, Entry, InvocationFinished, Outcome, PendingInvocation, Raw
@@ -56,6 +57,9 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     lanes: Lanes
     effects: EffectRunner
     inbox: Inbox
+    room: RoomProbe
+    store_lost: trio.Event
+    """Set when the store refused for good: it has to be opened again."""
     rebuilds: trio.CapacityLimiter
     """How many workers replay at the same time."""
     nursery: trio.Nursery
@@ -75,6 +79,11 @@ class Worker:
         self.loop: object | None = None
         """Who runs it: as long as somebody holds the worker, nobody makes another of the name."""
         self.deleted = False
+        """It is being deleted, or was: it takes and runs nothing."""
+        self.gone = False
+        """Its deletion is durable."""
+        self.on_lost: Callable[[OplogError], None] = ignore_loss
+        """Told on the trio thread when entries could not be committed, whoever asked for it."""
         self.trouble: ShemError | None = None
         """Why the worker does not run although it has work: a divergence, or no room."""
         self._news = trio.Event()
@@ -92,6 +101,7 @@ class Worker:
         queue = read_queue(engine, self.id) if status.last_index else []
         self.rows = WorkerRows(self.id, status, queue)
         self.writer = self.services.store.writer(self.id, status.last_index, self._take_rows)
+        self.writer.on_failed = self._tell_lost
 
     @property
     def name(self) -> str:
@@ -107,6 +117,13 @@ class Worker:
         writer = self.writer
         return writer.failed is None and writer.committed_index < writer.last_index
 
+    def _tell_lost(self, error: OplogError) -> None:
+        """On the committer thread."""
+        self.services.inbox.post(self._lost, error)
+
+    def _lost(self, error: OplogError) -> None:
+        self.on_lost(error)
+
     def _take_rows(self) -> Sequence[Row]:
         """At each commit, under the worker's lock: nothing else is in flight."""
         writer = self.writer
@@ -116,8 +133,11 @@ class Worker:
 
     # -- appending ---------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     def append(self, entry: Entry) -> int:
-        """Orders an entry that the status folds. Not durable."""
+        """Orders an entry that the status folds. Not durable. A Ctrl-C cannot come between the
+        entry and its fold.
+        """
         writer = self.writer
         with writer.lock:
             index = writer.append(entry)
@@ -176,8 +196,8 @@ class Worker:
                 return False
             if self.status.state in REFUSING:
                 raise self.previous_failed()
-            if isinstance(self.trouble, StoreError):
-                raise self.trouble
+            if self.trouble is not None:
+                raise self.trouble_of(key)
             if self.writer.full:
                 raise Busy(
                     "the worker has 16 MiB of entries that are not committed yet",
@@ -226,15 +246,41 @@ class Worker:
                 raise InternalError(f"{self.name}: nobody accepted key {key!r}")
             if state.finished_index and state.finished_index <= self.writer.committed_index:
                 return state
-            if self.deleted:
+            if self.gone:
                 raise WorkerDeleted(
                     "the worker was deleted while its caller waited", where=self.name
                 )
             if self.trouble is not None:
-                raise self.trouble
-            if self.status.state in REFUSING and not state.finished_index:
+                raise self.trouble_of(key)
+            if self.failure_committed and not state.finished_index:
                 raise self.previous_failed()
             await self._news.wait()
+
+    @property
+    def failure_committed(self) -> bool:
+        """Whether the worker has failed or exited and nobody can hear otherwise any more."""
+        status = self.status
+        return status.state in REFUSING and status.last_index <= self.writer.committed_index
+
+    def trouble_of(self, key: str) -> ShemError:
+        """What a caller hears who waits for `key`, or asks for it, while the worker stands still:
+        on a full disk also whether the key was accepted.
+        """
+        assert self.trouble is not None
+        return self.told(self.trouble, key)
+
+    def told(self, trouble: ShemError, key: str) -> ShemError:
+        """`trouble` in the words for whoever asked for `key`."""
+        if trouble.kind != "disk-full":
+            return trouble
+        accepted = read_key_state(self.services.store.engine, self.id, key) is not None
+        return StoreError(
+            f"{trouble.message}: "
+            + (f"accepted as {key}, continues when there is space" if accepted else "not accepted"),
+            kind="disk-full",
+            where=self.name,
+            hint="make space" if accepted else "make space and try again",
+        )
 
     def outcome(self, state: KeyState) -> Outcome:
         """The recorded outcome of a finished key."""
@@ -295,7 +341,10 @@ class Worker:
             ready = [line for line in self._output if line[0] <= committed]
             del self._output[: len(ready)]
         for _, level, text in ready:
-            self.services.on_output(self.name, level, text)
+            try:
+                self.services.on_output(self.name, level, text)
+            except Exception as error:
+                self.services.report(f"{self.name}: nobody takes its output: {error}")
 
     # -- losing and regaining the store ---------------------------------------------------------
 
@@ -307,7 +356,11 @@ class Worker:
         self._arguments = {}
         self._last_finished = (0, None)
         if status is None:
-            self.deleted = True
+            self.deleted = self.gone = True
         else:
             self._attach(status)
         self.trouble = None
+
+
+def ignore_loss(error: OplogError) -> None:
+    """Nobody runs the worker yet."""

@@ -3,7 +3,6 @@
 Only workers that somebody named or that have work are in memory; everything else is a row.
 """
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -30,8 +29,6 @@ from executor.worker.worker import Worker, WorkerServices
 from oplog.engine import Batch
 from oplog.entry import Create
 from oplog.errors import OplogError
-
-WORKER_ID_BYTES = 16
 
 
 class Workers:
@@ -113,7 +110,11 @@ class Workers:
         engine = self._services.store.engine
         component = read_component(engine, worker_parts(name)[0])
         revision = read_revision(engine, component.component, component.revision)
-        worker = Worker(self._services, os.urandom(WORKER_ID_BYTES), Status(name=name))
+        worker = Worker(
+            self._services,
+            self._services.sources.random_id(),
+            Status(name=name),
+        )
         create = Create(
             at=self._services.sources.wall_ns(),
             name=name,
@@ -182,11 +183,12 @@ class Workers:
         self._leaving.add(name)
         try:
             await self._remove(loop)
-        except StoreError:
-            worker.deleted = False
-            raise
+            worker.gone = True
         finally:
             self._leaving.discard(name)
+            if not worker.gone:
+                worker.deleted = False
+                loop.start()
         self._loops.pop(name, None)
         worker.notify()
         return Done(worker=name, done=True, status="deleted")
@@ -210,4 +212,4 @@ class Workers:
         """
         async with trio.open_nursery() as nursery:
             for loop in list(self._loops.values()):
-                nursery.start_soon(partial(loop.stop, writes_awaited_s=writes_awaited_s))
+                nursery.start_soon(partial(loop.close, writes_awaited_s=writes_awaited_s))

@@ -7,9 +7,18 @@ import trio
 
 from executor import Err, Ok, Transient, host_function
 from executor.durable.keys import call_key
-from executor.errors import GuestError, KeyConflict
+from executor.errors import (
+    Divergence,
+    GuestError,
+    GuestTrap,
+    InternalError,
+    KeyConflict,
+    LimitError,
+    StoreError,
+)
 from executor.worker.rows import read_worker_id
 from oplog.entry import Error, Start
+from oplog.errors import OplogFullError
 from tests.support.executors import (
     LastingEngine,
     deployed,
@@ -92,6 +101,62 @@ def test_a_transient_error_is_tried_again_under_the_same_key(plain):
         errors = [e for _, e in worker_entries(engine, "relay/w") if isinstance(e, Error)]
         assert [error.retry_from for error in errors] == [starts[0]] * 2
         assert all(error.retry_at > error.at for error in errors)
+
+    run(case)
+
+
+FOREIGN = [
+    TypeError("no"),
+    StoreError("no", kind="disk-full"),
+    OplogFullError("no"),
+    Divergence(worker="other/w", index=3, recorded="a", requested="b"),
+    GuestTrap("no"),
+    InternalError("no"),
+    LimitError("no"),
+    ExceptionGroup("several", [Transient("busy"), ValueError("no")]),
+]
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+@pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
+def test_any_exception_of_a_host_function_is_a_failure_of_the_invocation(error, plain):
+    async def case():
+        def answer(call, text):
+            raise error
+
+        bound = host_function(PEER, CALL)(answer) if plain else peer(answer)
+        async with deployed(host=[bound]) as shem:
+            with pytest.raises(GuestError) as raised:
+                await shem.invoke("relay/w", "relay", ["a"], key="k")
+            leaves = error.exceptions if isinstance(error, ExceptionGroup) else [error]
+            wanted = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves)
+            assert raised.value.message == wanted
+            outcome = await shem.wait("relay/w", "k")
+            assert (outcome.status, outcome.error.kind) == ("failed", "guest-error")
+            assert (await shem.worker("relay/w")).status == "failed"
+
+    run(case)
+
+
+def test_a_group_of_nothing_but_transient_errors_is_transient():
+    async def case():
+        asked = []
+
+        async def busy():
+            raise Transient("busy")
+
+        @host_function(PEER, CALL)
+        async def call(call, text):
+            asked.append(call.key)
+            if len(asked) < 3:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(busy)
+            return Ok("done")
+
+        async with deployed(host=[call]) as shem:
+            assert await shem.invoke("relay/w", "relay", ["a"], key="k") == Ok("done")
+            assert (await shem.wait("relay/w", "k")).attempts == 3
+        assert len(set(asked)) == 1
 
     run(case)
 

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from executor.durable.keys import call_key
-from executor.errors import Divergence, GuestTrap
+from executor.errors import Divergence, ReplayPanic
 from executor.worker.rows import read_worker_id
 from oplog.codec import encode_value
 from oplog.entry import (
@@ -383,9 +383,9 @@ def test_an_instance_that_cannot_be_made_again_is_no_outcome_of_the_invocation_t
         entries = [*entries, (len(entries) + 1, replace(waiting, key="waits"))]
         write_oplog(target, read_worker_id(live.engine, live.worker), entries)
         async with opened(target, report=lambda _: None) as shem:
-            with pytest.raises(GuestTrap, match=r"unreachable.*while replaying, before entry"):
+            with pytest.raises(ReplayPanic, match=r"unreachable.*while replaying, before entry"):
                 await shem.wait(live.worker, "waits")
-            with pytest.raises(GuestTrap):
+            with pytest.raises(ReplayPanic):
                 await shem.replay(live.worker)
         assert worker_entries(target, live.worker) == entries
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from executor import Executor
 from executor.errors import ShemError, UnknownKey, WorkerNotFound
-from executor.worker import loop
+from executor.worker import room
 from executor.worker.reader import StoreReader
 from oplog.lmdb_engine import LmdbEngine
 from oplog.store import Store
@@ -98,8 +98,8 @@ async def is_held(shem, worker, key):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_disk_that_is_full_at_any_commit_loses_and_repeats_nothing(lab, tell, monkeypatch, name):
-    monkeypatch.setattr(loop, "PROBE_DELAY_MIN_S", 0.1)
-    monkeypatch.setattr(loop, "PROBE_DELAY_MAX_S", 0.2)
+    monkeypatch.setattr(room, "PROBE_DELAY_MIN_S", 0.1)
+    monkeypatch.setattr(room, "PROBE_DELAY_MAX_S", 0.2)
     scenario = SCENARIOS[name]
     figures = Figures(scenario.name)
     numbers = itertools.count(1)

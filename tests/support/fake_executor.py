@@ -169,7 +169,7 @@ class FakeReader:
             raise ComponentNotFound(f"no component {name!r}")
         return self.store.components[name]
 
-    def workers(self, component=None, *, status=None, limit=100, cursor=None) -> WorkerPage:
+    def workers(self, component=None, *, status=None, limit=50, cursor=None) -> WorkerPage:
         self.store.calls.append(("workers", component, status, limit, cursor))
         found = tuple(
             WorkerSummary(

@@ -12,6 +12,7 @@ class FakeSources(Sources):
         self.wall = wall_ns
         self.monotonic = monotonic_ns
         self.random = random.Random(seed)
+        self.identities = random.Random(seed + 1)
         self.slept_until = []
 
     def wall_ns(self):
@@ -22,6 +23,12 @@ class FakeSources(Sources):
 
     def random_bytes(self, count):
         return self.random.randbytes(count)
+
+    def random_id(self):
+        return self.identities.randbytes(16)
+
+    def random_unit(self):
+        return self.identities.random()
 
     async def sleep_until(self, monotonic_ns):
         self.slept_until.append(monotonic_ns)

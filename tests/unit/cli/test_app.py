@@ -35,6 +35,8 @@ def test_help_lists_every_command_on_stdout(shem):
     for command in COMMANDS.split():
         assert f"\n  {command} " in ran.stdout
         assert shem(command, "-h").code == 0
+    for command in ("deploy", "invoke"):
+        assert f"Example: shem {command} " in shem(command, "--help").stdout
 
 
 def test_no_command_at_all_is_bad_usage(shem):

@@ -8,6 +8,9 @@ import time
 import pytest
 
 from executor.cli.app import main
+from executor.worker.rows import read_worker_id
+from oplog.engine import Batch
+from oplog.lmdb_engine import LmdbEngine
 from tests.unit.cli.conftest import Ran
 
 COUNTER = """
@@ -98,6 +101,37 @@ def test_a_killed_invocation_is_finished_by_the_same_command(shem, tmp_path, poi
     assert len(made) in asked
     finished = shem("oplog", "counter/a", "--kind", "invocation-finished").stdout
     assert len(finished.splitlines()) == 1
+
+
+@pytest.mark.parametrize("point", ["append:3", "before-effect:1"])
+def test_a_generated_key_is_known_before_anything_runs(shem, point):
+    killed = child("invoke", "counter/a", "add", "5", "--crash-at", point)
+    assert killed.returncode == -signal.SIGKILL
+    assert killed.stderr.startswith("key: ")
+    key = killed.stderr.split()[1]
+    assert shem("invoke", "counter/a", "add", "5", "--key", key) == (0, "5\n", "")
+
+
+def test_a_damaged_entry_is_a_damaged_store_to_every_command_that_meets_it(shem, tmp_path):
+    assert shem("invoke", "counter/a", "add", "5", "--key", "k").code == 0
+    engine = LmdbEngine.open(tmp_path / ".shem")
+    worker_id = read_worker_id(engine, "counter/a")
+    entries = [(worker_id, *found) for found in engine.read_entries(worker_id, 1, 100)]
+    entries[3] = (worker_id, 4, b"\x81\xa1t")
+    written = engine.write([Batch(deletes=(worker_id,)), Batch(entries=entries)])
+    engine.close()
+    assert written == [None, None]
+    for command in (
+        ("oplog", "counter/a"),
+        ("replay", "counter/a"),
+        ("crash", "counter/a"),
+    ):
+        ran = shem(*command, "--json")
+        assert (ran.code, ran.error["kind"]) == (5, "store-corrupt")
+        assert f"worker {worker_id.hex()}: entry 4 is damaged" in ran.error["message"]
+        assert ran.error["hint"]
+    asked = shem("invoke", "counter/a", "add", "5", "--key", "k2", "--json")
+    assert (asked.code, asked.json["error"]["kind"]) == (5, "store-corrupt")
 
 
 def test_the_commands_agree_about_a_worker(shem):

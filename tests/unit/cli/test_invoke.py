@@ -122,6 +122,9 @@ def test_a_generated_key_is_told_on_stderr_before_the_run(shem, store, capfdbina
     ran = shem("invoke", "counter/alice", "add", "5")
     assert (ran.code, ran.stdout) == (0, "5\n")
     assert seen == [f"key: {GENERATED_KEY}\n".encode()]
+    assert store.calls[0][-1] is False, "it is run by who waits for it, and not before"
+    store.outcomes["k1"] = completed()
+    assert shem("invoke", "counter/alice", "add", "5", "--key", "k1").stderr == ""
 
 
 def test_a_guest_failure_is_an_error_line_and_exit_1(shem, store):

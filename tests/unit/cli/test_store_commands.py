@@ -2,6 +2,7 @@ import pytest
 
 from executor.cli.output import table
 from executor.records import DivergenceRecord, InitialFile, Rebuild
+from executor.worker.reader import WORKERS_PER_PAGE
 from tests.unit.cli.conftest import AT_TEXT
 
 ID = "8d2f9c1e-0000-4000-8000-000000000001"
@@ -115,6 +116,7 @@ def test_workers_are_filtered_and_paged(shem, store, alice):
         "cursor": None,
     }
     assert "counter/alice  idle" in shem("workers").stdout
+    assert store.calls[-1] == ("workers", None, None, WORKERS_PER_PAGE, None)
     assert shem("workers", "--status", "asleep").code == 2
 
 
@@ -140,19 +142,20 @@ def test_one_worker_in_full(shem, alice):
 
 def test_crash_and_replay_report_the_rebuild(shem, store, alice):
     store.rebuild = Rebuild(
-        worker="counter/alice", entries=7, replayed=7, ms=1.23456, divergence=None
+        worker="counter/alice", entries=7, replayed=5, ms=1.23456, divergence=None
     )
     assert shem("crash", "counter/alice", "--json").json == {
         "worker": "counter/alice",
         "entries": 7,
-        "replayed": 7,
+        "replayed": 5,
         "ms": 1.235,
         "divergence": None,
     }
-    assert shem("replay", "counter/alice", "--to", "4") == (
-        0,
-        "counter/alice: 7 of 7 entries replayed in 1.2 ms, no divergence\n",
-        "",
+    ran = shem("replay", "counter/alice", "--to", "4")
+    assert (ran.code, ran.stderr) == (0, "")
+    assert ran.stdout == (
+        "counter/alice: 5 recorded steps replayed in 1.2 ms of an oplog of 7 entries,"
+        " no divergence\n"
     )
     assert store.calls == [("crash", "counter/alice", False), ("replay", "counter/alice", 4)]
 

@@ -36,6 +36,43 @@ async def test_an_effect_is_performed_though_the_one_before_was_cancelled_as_it_
 
 
 @trio.testing.trio_test
+async def test_an_effect_that_fails_while_it_is_cancelled_has_ended_and_harms_no_other():
+    bell = Bell()
+    answers = []
+
+    async def fail_at_the_end():
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("while cancelled")
+
+    async def grouped():
+        async with trio.open_nursery() as inner:
+            inner.start_soon(fail_at_the_end)
+            inner.start_soon(trio.sleep_forever)
+
+    async with trio.open_nursery() as nursery:
+        effects = TrioEffects(nursery, bell, perform_effect)
+        handle = effects.start(effect(grouped), lambda *end: answers.append(end))
+        await trio.testing.wait_all_tasks_blocked()
+        handle.cancel()
+        with trio.fail_after(10):
+            await handle.wait()
+        assert answers == [], "nobody hears of an effect that was cancelled"
+        answered = trio.Event()
+
+        async def later():
+            await trio.sleep(0)
+            return "later"
+
+        effects.start(effect(later), lambda answer, error: answered.set())
+        with trio.fail_after(10):
+            await answered.wait()
+        nursery.cancel_scope.cancel()
+    bell.close()
+
+
+@trio.testing.trio_test
 async def test_an_effect_that_waits_holds_up_none_that_is_asked_for_later():
     bell = Bell()
     async with trio.open_nursery() as nursery:

@@ -115,6 +115,62 @@ def test_bindings_are_imported_from_the_directory_that_is_recorded(folder):
     assert sys.path == path
 
 
+def bank(label):
+    return (
+        "from executor import host_function\n"
+        f"@host_function('demo:bank/api', {CHARGE!r})\n"
+        f"def charge(call, who, cents): return {label!r}\n"
+    )
+
+
+def test_modules_of_one_name_in_two_directories_are_two(folder):
+    for name in "ab":
+        (folder / name).mkdir()
+        (folder / name / "bindings_of_a_test.py").write_text(bank(name))
+    found = {
+        name: find_bindings(["bindings_of_a_test:charge"], str(folder / name))[0].function
+        for name in "aba"
+    }
+    assert {name: function(None, "", 0) for name, function in found.items()} == {"a": "a", "b": "b"}
+    (again,) = find_bindings(["bindings_of_a_test"], str(folder / "b"))
+    assert again.function is found["b"], "a module is loaded once"
+    assert sys.modules["bindings_of_a_test"].__file__ == str(folder / "a/bindings_of_a_test.py")
+
+
+def test_a_second_module_that_fails_to_load_leaves_nothing_behind(folder):
+    for name, text in (("a", bank("a")), ("b", "raise ValueError('no')")):
+        (folder / name).mkdir()
+        (folder / name / "bindings_of_a_test.py").write_text(text)
+    find_bindings(["bindings_of_a_test"], str(folder / "a"))
+    loaded = set(sys.modules)
+    with pytest.raises(HostBindingError, match="cannot be imported: no"):
+        find_bindings(["bindings_of_a_test"], str(folder / "b"))
+    assert set(sys.modules) == loaded
+
+
+@pytest.mark.parametrize("name", ["package_of_a_test", "package_of_a_test.inner"])
+def test_a_package_of_a_name_that_is_loaded_from_elsewhere_is_refused(folder, name):
+    for place in "ab":
+        package = folder / place / "package_of_a_test"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(bank(place))
+        (package / "inner.py").write_text(bank(place))
+    try:
+        assert find_bindings([name], str(folder / "a"))
+        with pytest.raises(HostBindingError, match="another package package_of_a_test") as raised:
+            find_bindings([name], str(folder / "b"))
+        assert str(folder / "b") in raised.value.where
+    finally:
+        for module in [m for m in sys.modules if m.startswith("package_of_a_test")]:
+            del sys.modules[module]
+
+
+def test_a_directory_that_holds_another_copy_of_shem_gives_the_one_that_runs(folder):
+    (folder / "executor").mkdir()
+    (folder / "executor" / "__init__.py").write_text("raise ValueError('another copy')")
+    assert find_bindings(["executor.cli.demo_bank"], str(folder))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

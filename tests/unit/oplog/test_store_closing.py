@@ -137,12 +137,3 @@ def test_a_writer_class_of_the_caller_sees_each_append():
     assert committed(writer) is None
     assert Counting.appended == 2
     store.close()
-
-
-def test_a_request_is_the_commit_of_its_writer(store):
-    writer = store.writer(os.urandom(16), 0)
-    writer.append(ENTRY)
-    heard = Heard()
-    store.request(writer, heard)
-    assert heard.wait() is None
-    assert store.epoch == 1

@@ -24,6 +24,7 @@ from oplog.entry import (
     Region,
     Start,
 )
+from oplog.errors import OplogCorruptError
 
 AT = 1
 
@@ -145,10 +146,16 @@ def test_it_begins_where_it_is_told_to():
     assert take_all(cursor_of(start(), start(), start(), first=3)) == [3]
 
 
-def test_a_store_that_answers_nothing_ends_the_reading():
-    cursor = Cursor(lambda first, limit: [], first=1, target=9, regions=Regions())
-    assert cursor.peek() is None
-    assert cursor.take_terminal(1) is None
+def test_entries_that_are_missing_before_the_target_are_no_end_of_the_reading():
+    cursor = cursor_of(start(), end(1), start(), target=9)
+    assert cursor.peek()[0] == 1
+    cursor.take()
+    assert cursor.take_terminal(1) == end(1)
+    assert cursor.peek()[0] == 3
+    cursor.take()
+    for ask in (cursor.peek, lambda: cursor.take_terminal(3), lambda: cursor.take_log("stdout")):
+        with pytest.raises(OplogCorruptError, match="entries 4 to 9 are missing"):
+            ask()
 
 
 @pytest.mark.parametrize("count", [1, 1_023, 1_024, 1_025, 3_000])

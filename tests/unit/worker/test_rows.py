@@ -17,8 +17,8 @@ from executor.worker.rows import (
     read_status,
     sortable_name,
 )
-from executor.worker.status import Status
-from oplog.codec import encode_value
+from executor.worker.status import Status, request_digest
+from oplog.codec import encode_entry, encode_value
 from oplog.engine import TABLES, Batch
 from oplog.entry import (
     Create,
@@ -37,7 +37,9 @@ from oplog.entry import (
     Revert,
     Start,
 )
+from oplog.errors import OplogCorruptError
 from oplog.memory_engine import MemoryEngine
+from oplog.payload import split_payloads
 from oplog.store import Store
 from tests.support.executors import LastingEngine, check_rows, opened
 from tests.support.programs import RELAY, Bank
@@ -180,6 +182,34 @@ def test_no_row_of_a_deleted_worker_is_left(seed):
     rows = delete_rows(engine, WORKER_ID, read_status(engine, WORKER_ID))
     assert engine.write([Batch(rows=rows, deletes=(WORKER_ID,))]) == [None]
     assert {table: engine.read_rows(table) for table in TABLES if engine.read_rows(table)} == {}
+    written.store.close()
+
+
+def test_large_arguments_behind_the_checkpoint_are_folded_as_they_were_accepted():
+    engine = MemoryEngine()
+    written = Written(engine)
+    written.append(Create(at=AT, name="shop/ann", component="shop"))
+    written.commit()
+    arguments = Raw(encode_value(["x" * 100_000]))
+    started = InvocationStarted(at=AT, key="k", function="f", arguments=arguments)
+    short, payloads = split_payloads(started)
+    assert len(encode_entry(short)) < 1_000
+    batch = Batch(entries=[(WORKER_ID, 2, encode_entry(short))], payloads=payloads)
+    assert engine.write([batch]) == [None]
+    status = read_status(engine, WORKER_ID)
+    assert (status.last_index, status.current.key) == (2, "k")
+    assert status.current.digest == request_digest("f", arguments)
+    written.store.close()
+
+
+def test_a_damaged_entry_behind_the_checkpoint_is_named():
+    engine = MemoryEngine()
+    written = Written(engine)
+    written.append(Create(at=AT, name="shop/ann", component="shop"))
+    written.commit()
+    assert engine.write([Batch(entries=[(WORKER_ID, 2, b"\x81\xa1t")])]) == [None]
+    with pytest.raises(OplogCorruptError, match=f"worker {WORKER_ID.hex()}: entry 2 is damaged"):
+        read_status(engine, WORKER_ID)
     written.store.close()
 
 

@@ -1,0 +1,79 @@
+"""Loading and compiling revisions: from several threads, and from what the disk has left."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from executor.host import INTERFACES
+from executor.services.components import artifact_path, content_digest, is_whole_artifact
+from executor.wasm.engine import Engine
+from executor.worker.revision import Revisions
+from oplog.memory_engine import MemoryEngine
+from tests.support import guests
+from tests.support.programs import RELAY, STARTER
+
+
+@pytest.fixture
+def revisions(tmp_path):
+    return Revisions(tmp_path, MemoryEngine(), INTERFACES, ())
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """What was compiled, in order; the relay is compiled for as long as the test wants."""
+    began = []
+    compile_now = Engine.compile
+    held = threading.Event()
+    entered = threading.Event()
+
+    def compile_slowly(engine, wasm):
+        began.append(wasm)
+        if wasm == RELAY:
+            entered.set()
+            assert held.wait(30)
+        return compile_now(engine, wasm)
+
+    monkeypatch.setattr(Engine, "compile", compile_slowly)
+    return began, entered, held
+
+
+def test_a_compilation_holds_up_no_other_component(revisions, compiled):
+    began, entered, held = compiled
+    revisions.compiled(guests.ADDER, content_digest(guests.ADDER))
+    with ThreadPoolExecutor(4) as threads:
+        slow = threads.submit(revisions.compiled, RELAY, content_digest(RELAY))
+        try:
+            assert entered.wait(30)
+            for wasm in (STARTER, guests.ADDER):
+                other = threads.submit(revisions.compiled, wasm, content_digest(wasm))
+                assert other.result(30).exports
+            assert not slow.done()
+        finally:
+            held.set()
+        assert slow.result(30).exports
+    assert began == [guests.ADDER, RELAY, STARTER]
+
+
+def test_nothing_is_compiled_by_two_threads(revisions, compiled):
+    began, entered, held = compiled
+    with ThreadPoolExecutor(4) as threads:
+        digest = content_digest(RELAY)
+        asked = [threads.submit(revisions.compiled, RELAY, digest) for _ in range(4)]
+        assert entered.wait(30)
+        held.set()
+        assert all(one.result(30).exports for one in asked)
+    assert began == [RELAY]
+
+
+def test_a_damaged_artifact_is_compiled_again(revisions, compiled, tmp_path):
+    began, _, _ = compiled
+    digest = content_digest(guests.ADDER)
+    path = artifact_path(tmp_path, digest, Engine.open().settings_tag)
+    revisions.compiled(guests.ADDER, digest)
+    whole = path.read_bytes()
+    # Damage that Wasmtime does not see: its headers are there.
+    path.write_bytes(whole[:-8] + bytes(8))
+    assert revisions.compiled(guests.ADDER, digest).exports
+    assert is_whole_artifact(path)
+    assert began == [guests.ADDER] * 2
