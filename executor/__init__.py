@@ -1,10 +1,18 @@
-"""Shem: a durable executor for WebAssembly components."""
+"""Shem: a durable executor for WebAssembly components.
 
-from executor.durable.retry import TransientError as Transient
-from executor.errors import InvocationError, RequestError, ShemError
-from executor.executor import Executor, WaveArguments
-from executor.host.embedder import HostCall, host_function
-from executor.wasm.values import Err, Ok, Some, Variant
+The public names are imported when they are first asked for, so that a command that only reads a
+store does not wait for all of it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from executor.durable.retry import TransientError as Transient
+    from executor.errors import InvocationError, RequestError, ShemError
+    from executor.executor import Executor, WaveArguments
+    from executor.host.embedder import HostCall, host_function
+    from executor.wasm.values import Err, Ok, Some, Variant
 
 __all__ = [
     "Err",
@@ -20,3 +28,26 @@ __all__ = [
     "WaveArguments",
     "host_function",
 ]
+
+HOMES: Final = {
+    "Err": "executor.wasm.values:Err",
+    "Executor": "executor.executor:Executor",
+    "HostCall": "executor.host.embedder:HostCall",
+    "InvocationError": "executor.errors:InvocationError",
+    "Ok": "executor.wasm.values:Ok",
+    "RequestError": "executor.errors:RequestError",
+    "ShemError": "executor.errors:ShemError",
+    "Some": "executor.wasm.values:Some",
+    "Transient": "executor.durable.retry:TransientError",
+    "Variant": "executor.wasm.values:Variant",
+    "WaveArguments": "executor.executor:WaveArguments",
+    "host_function": "executor.host.embedder:host_function",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = home.partition(":")
+    return getattr(import_module(module), attribute)

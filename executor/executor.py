@@ -199,7 +199,11 @@ class Executor:
 
         Raises: ComponentRejected, HostBindingError, UsageError, StoreError.
         """
-        return await deploy(self._services, wasm, name, options, progress)
+        try:
+            return await deploy(self._services, wasm, name, options, progress)
+        finally:
+            if self._services.store.closed_by is not None:
+                self._services.store_lost.set()
 
     async def components(self) -> tuple[ComponentSummary, ...]:
         return self._reader.components()
@@ -363,7 +367,8 @@ class Executor:
     async def run(self, *, until_idle: bool = False) -> None:
         """Takes up all pending work; with `until_idle` returns when nothing is runnable now.
 
-        Raises: StoreError once the store has refused for good.
+        Raises: StoreError once the store has refused for good; with `until_idle`, in the end, what
+        keeps a worker with work from running (each is reported).
         """
         self._workers.take_up_all()
         lost = self._services.store_lost
@@ -374,6 +379,9 @@ class Executor:
         closed_by = self._services.store.closed_by
         if lost.is_set() and closed_by is not None:
             raise store_error(closed_by, str(self.path))
+        troubles = self._workers.troubles()
+        if troubles:
+            raise troubles[0]
 
 
 def ignore_output(worker: str, level: str, text: bytes) -> None:

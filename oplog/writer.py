@@ -82,7 +82,7 @@ class Writer:
         """Why this writer refuses."""
         self.on_failed: Callable[[OplogError], None] | None = None
         """Told once, on the committer thread, when entries of this writer are lost, whoever asked
-        for their commit."""
+        for their commit, or the store is closed."""
         self._rows = rows
         self._ask = ask
         self._asked = False
@@ -243,6 +243,7 @@ class Writer:
             return self._fail(error)
 
     def _fail(self, error: OplogError) -> tuple[list[Done], list[Callable[[], None]]]:
+        on_failed = self.on_failed if self.failed is None else None
         self.failed = error
         self._buffer = []
         self._payloads = []
@@ -253,8 +254,8 @@ class Writer:
             self._ask_at_bytes = ASK_BYTES
         waiting, self._waiting = self._waiting, []
         drained, self._drained = self._drained, []
-        if self.on_failed is not None:
-            drained.append(partial(self.on_failed, error))
+        if on_failed is not None:
+            drained.append(partial(on_failed, error))
         return [done for _, done in waiting], drained
 
 

@@ -22,8 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from executor.cli.command_line import STORE_VARIABLE, CommandLine, command_options
-from executor.cli.demo_bank import RECEIVER_VARIABLE
-from executor.cli.demo_receiver import Charge, Receiver, started_receiver
+from executor.cli.demo_receiver import RECEIVER_VARIABLE, Charge, Receiver, started_receiver
 from executor.cli.output import (
     EXIT_DONE,
     EXIT_GUEST,

@@ -10,9 +10,8 @@ from typing import Final
 import httpx
 
 from executor import Err, HostCall, Ok, Transient, host_function
+from executor.cli.demo_receiver import RECEIVER_VARIABLE
 
-RECEIVER_VARIABLE: Final = "SHEM_DEMO_RECEIVER"
-"""The environment variable of the executor's process that names the bank's address."""
 TIMEOUT_S: Final = 10.0
 
 

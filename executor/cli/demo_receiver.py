@@ -21,6 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+RECEIVER_VARIABLE: Final = "SHEM_DEMO_RECEIVER"
+"""The environment variable of the executor's process that names the bank's address."""
 HOST: Final = "127.0.0.1"
 DELAY_S: Final = 0.2
 """How long a charge takes: long enough to be killed in the middle of one."""

@@ -54,6 +54,11 @@ class EffectHandle:
         self._scope: trio.CancelScope | None = None
         self._finished: trio.Event | None = None
 
+    @property
+    def under_way(self) -> bool:
+        """Whether the effect has begun and waits for something."""
+        return self._scope is not None
+
     def begin(self, scope: trio.CancelScope) -> None:
         self._scope = scope
 

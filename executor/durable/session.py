@@ -319,9 +319,13 @@ class DurableSession:
         """
         with self.writer.lock:
             self.closing = True
-            under_way = list(self._open.values())
-        writes = [handle for handle in under_way if handle.effect.function_type == WRITE_REMOTE]
-        for handle in under_way:
+            handles = list(self._open.values())
+        writes = [
+            handle
+            for handle in handles
+            if handle.under_way and handle.effect.function_type == WRITE_REMOTE
+        ]
+        for handle in handles:
             if handle not in writes:
                 handle.cancel()
         with trio.move_on_after(writes_awaited_s):
@@ -329,7 +333,7 @@ class DurableSession:
                 await handle.wait()
         with self.writer.lock:
             self.closed = True
-        for handle in under_way:
+        for handle in handles:
             handle.cancel()
 
     def _leave_if_closing(self) -> None:

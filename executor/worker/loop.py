@@ -160,7 +160,8 @@ class InvocationLoop:
             if self._lost is not None:
                 error, self._lost = self._lost, None
                 await self._lose_resident(writes_awaited_s=0)
-                self._hold(error)
+                if self.worker.trouble is None:  # else a step met the same error
+                    self._hold(error)
         finally:
             self.running = False
             self._stopped.set()
@@ -257,6 +258,7 @@ class InvocationLoop:
         with worker.writer.lock:
             index = worker.append(started)
             session.enter_invocation(key, index, at)
+        worker.services.effects.commit_soon(worker.writer)  # others are to see that it runs
         return path, arguments
 
     async def _conclude(self, resident: Resident, outcome: GuestOutcome) -> Verdict:
@@ -369,15 +371,16 @@ class InvocationLoop:
 
     def _hold(self, error: OplogError) -> Verdict:
         """Nothing that the instance did since its last commit is kept. A worker without room is
-        built again once a probe commit succeeds; any other refusal has closed the store.
+        built again once a probe commit succeeds; any other refusal closed the store, or is of this
+        worker's oplog alone.
         """
         worker = self.worker
         worker.trouble = store_error(error, worker.name)
         worker.services.report(f"{worker.name}: {worker.trouble.message}")
         worker.notify()
-        if not isinstance(error, OplogFullError):
+        if worker.services.store.closed_by is not None:
             worker.services.store_lost.set()
-        elif not self._regaining:
+        elif isinstance(error, OplogFullError) and not self._regaining:
             self._regaining = True
             worker.services.nursery.start_soon(self._regain)
         return Verdict.HOLD
@@ -390,7 +393,11 @@ class InvocationLoop:
         self._regaining = False
         if self.worker.deleted or self._closed or self.worker.services.store.closed_by is not None:
             return
-        self.worker.reload()
+        try:
+            self.worker.reload()
+        except OplogError as error:
+            self._hold(error)
+            return
         self.worker.notify()
         self.start()
 

@@ -177,12 +177,14 @@ class StoreReader:
     ) -> WorkerPage:
         """One page in the order of names; `cursor` is the last page's, None for the first.
 
-        Raises: UsageError for a status or cursor that does not exist.
+        Raises: ComponentNotFound; UsageError for a status or cursor that does not exist.
         """
         if status is not None and status not in STATES:
             raise UsageError(
                 f"{status!r} is no status", where="workers", hint=f"one of {', '.join(STATES)}"
             )
+        if component is not None:
+            read_component(self.engine, component)
         table, base = ("worker_names", b"")
         if status is not None:
             table, base = "worker_index", state_row(status, "")

@@ -13,6 +13,7 @@ import trio
 from executor.errors import (
     AlreadyExists,
     HostBindingError,
+    ShemError,
     StoreError,
     WorkerDeleted,
     WorkerNotFound,
@@ -157,6 +158,11 @@ class Workers:
         if loop is not None:
             loop.start()
 
+    def troubles(self) -> list[ShemError]:
+        """Why workers with work stand still."""
+        loops = list(self._loops.values())
+        return [loop.worker.trouble for loop in loops if loop.worker.trouble is not None]
+
     async def wait_idle(self) -> None:
         """Returns when no worker has anything to run now, and every outcome is committed."""
         while True:
@@ -182,7 +188,8 @@ class Workers:
             worker.deleted = True
         self._leaving.add(name)
         try:
-            await self._remove(loop)
+            with trio.CancelScope(shield=True):  # a commit under way cannot be called back
+                await self._remove(loop)
             worker.gone = True
         finally:
             self._leaving.discard(name)

@@ -5,6 +5,7 @@ the death of a process. `copy_oplog` puts the first entries of a recorded oplog 
 with the rows that the fold gives. `Traces` keeps what each instance asked and was answered.
 """
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -43,6 +44,7 @@ from tests.support import programs
 from tests.support.engines import DelegatingEngine
 
 TIMEOUT_S = 30
+APART_TIMEOUT_S = 10
 COMPILED = recipes.GUESTS / "build" / "compiled"
 COMPONENT_TABLES = ("components", "component_names")
 
@@ -85,6 +87,24 @@ def run(test, *arguments):
             return await test(*arguments)
 
     return trio.run(bounded)
+
+
+def run_apart(test, *arguments):
+    """As `run`, on a thread of its own: a test that hangs where nothing can be cancelled fails."""
+    errors = []
+
+    def apart():
+        try:
+            run(test, *arguments)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=apart, name="test", daemon=True)
+    thread.start()
+    thread.join(APART_TIMEOUT_S)
+    assert not thread.is_alive(), "the test hangs"
+    if errors:
+        raise errors[0]
 
 
 async def until(condition):

@@ -62,7 +62,7 @@ async def test_an_effect_that_fails_while_it_is_cancelled_has_ended_and_harms_no
         answered = trio.Event()
 
         async def later():
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
             return "later"
 
         effects.start(effect(later), lambda answer, error: answered.set())

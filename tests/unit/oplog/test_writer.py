@@ -4,6 +4,7 @@ import time
 import pytest
 
 from oplog.entry import BeginAtomicRegion, Log, NoOp, Raw, Start
+from oplog.errors import OplogError, OplogFullError
 from oplog.memory_engine import MemoryEngine
 from oplog.reader import Reader
 from oplog.store import Store
@@ -132,3 +133,39 @@ def test_discarding_drops_what_is_not_in_flight(store, engine):
     assert writer.append(ENTRY) == 2
     assert committed(writer) is None
     assert store.engine.last_index(writer.worker_id) == 2
+
+
+@pytest.mark.parametrize("waited_for", [True, False], ids=["asked for", "by itself"])
+def test_a_loss_is_told_once_whoever_asked_for_the_commit(store, engine, waited_for):
+    writer = store.writer(os.urandom(16), 0)
+    other = store.writer(os.urandom(16), 0)
+    writer.on_failed, other.on_failed = Heard(), Heard()
+    full = OplogFullError("no room")
+    engine.on_write = refuse_for(writer.worker_id, full)
+    if waited_for:
+        writer.append(ENTRY)
+        assert committed(writer) is full
+    else:
+        for _ in range(ASK_ENTRIES):
+            writer.append(ENTRY)
+    other.append(ENTRY)
+    assert committed(other) is None
+    assert writer.on_failed.wait() is full
+    assert writer.on_failed.threads == ["oplog-committer"]
+    assert committed(writer) is full  # nothing more is lost by asking again
+    store.close()
+    assert writer.on_failed.calls == [full]
+
+
+def test_every_writer_hears_that_the_store_is_lost_though_it_asked_for_nothing(store, engine):
+    idle = store.writer(os.urandom(16), 0)
+    idle.on_failed = Heard()
+    writer = store.writer(os.urandom(16), 0)
+
+    def broken(_batches):
+        raise OplogError("the disk is gone")
+
+    engine.on_write = broken
+    writer.append(ENTRY)
+    assert str(committed(writer)) == "the disk is gone"
+    assert str(idle.on_failed.wait()) == "the disk is gone"

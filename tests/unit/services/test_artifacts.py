@@ -55,7 +55,7 @@ def test_an_artifact_is_on_the_disk_before_it_has_its_name_and_its_name_is_durab
     replace = Path.replace
 
     def synced(descriptor):
-        name = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
         steps.append("folder" if name == path.parent else f"{name.stat().st_size} bytes")
 
     def replaced(file, target):

@@ -61,3 +61,53 @@ def test_the_epoch_stands_still_while_no_guest_has_to_give_way():
     time.sleep(0.05)
     lanes.close()
     assert epochs == []
+
+
+def test_deferred_work_is_done_though_the_queue_is_never_empty():
+    lanes = Lanes(lambda: None, 1)
+    (lane,) = lanes.lanes
+    stop = threading.Event()
+    answer = Answer()
+
+    def turn():
+        if not stop.is_set():
+            lane.post(turn)
+
+    lane.post(turn)
+    lane.post(lambda: lane.defer(answer))
+    try:
+        answer.wait(5)
+    finally:
+        stop.set()
+        lanes.close()
+
+
+def test_deferred_work_waits_while_little_is_queued():
+    lanes = Lanes(lambda: None, 1)
+    (lane,) = lanes.lanes
+    seen = []
+    ready = threading.Event()
+    lane.post(lambda: ready.wait(5))
+    lane.post(lambda: lane.defer(lambda: seen.append("deferred")))
+    lane.post(lambda: seen.append("posted"))
+    ready.set()
+    lanes.close()
+    assert seen[0] == "posted"
+
+
+def test_a_guest_that_computes_gives_way_to_deferred_work_alone():
+    with machine() as made:
+        spinning = made.start(made.linker(BUSY, TICK))
+        (lane,) = made.lanes.lanes
+        ready = threading.Event()
+        answer = Answer()
+        lane.post(lambda: ready.wait(5))
+        lane.post(lambda: lane.defer(answer))
+        spins = made.begin(spinning, "spin", 1)
+        ready.set()
+        try:
+            answer.wait(5)
+            assert not spins.arrived
+        finally:
+            spinning.interrupt("enough")
+        assert spins.wait() == Left("enough")
