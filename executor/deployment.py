@@ -30,6 +30,10 @@ LIMITS = ("memory",)
 """Names of the limits that a deployment may set; in bytes."""
 
 
+PAGE_BYTES = 65_536
+"""A memory is at least one page, or nothing."""
+
+
 class DeployOptions(TypedDict, total=False):
     """What a revision has besides its bytes."""
 
@@ -52,10 +56,16 @@ async def deploy(
 ) -> Deployed:
     """A new revision, or the existing one with the same bytes and options. Durable on return."""
     check_component_name(name)
-    for limit in options.get("limits", {}):
+    for limit, size in options.get("limits", {}).items():
         if limit not in LIMITS:
             raise UsageError(
                 f"there is no limit {limit!r}", where="deploy", hint=f"one of {', '.join(LIMITS)}"
+            )
+        if size < PAGE_BYTES:
+            raise UsageError(
+                f"a limit of {size} bytes is less than one page of {PAGE_BYTES} bytes",
+                where=f"limit {limit}",
+                hint="write the unit, as memory=64MiB",
             )
     tell = progress or ignore_progress
     component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)

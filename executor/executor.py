@@ -61,7 +61,7 @@ from executor.worker.commits import store_error
 from executor.worker.initial_files import initial_files
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
-from executor.worker.reader import StoreReader
+from executor.worker.reader import WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
 from executor.worker.revision import Revisions
 from executor.worker.room import RoomProbe
@@ -331,7 +331,7 @@ class Executor:
         component: str | None = None,
         *,
         status: str | None = None,
-        limit: int = 50,
+        limit: int = WORKERS_PER_PAGE,
         cursor: str | None = None,
     ) -> WorkerPage:
         """One page of workers in the order of names, as committed."""

@@ -60,8 +60,7 @@ class StoreLock:
                 holder = _read_holder(descriptor)
                 os.close(descriptor)
                 raise StoreLockedError(
-                    f"the store at {directory} is in use by process {holder}:"
-                    " stop that process, or let it do this",
+                    f"the store at {directory} is in use by process {holder}",
                     holder,
                 ) from error
             except OSError as error:

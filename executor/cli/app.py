@@ -1,8 +1,10 @@
 """The command `shem` as a whole: its commands, and the one place where errors become exit codes."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 import click
@@ -68,6 +70,7 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
     `line` says how stores are opened. Blocks until the command is done.
     """
     line = line or CommandLine()
+    open_missing_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with shem.make_context("shem", given.copy(), obj=line) as context:
@@ -84,6 +87,14 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
         return EXIT_DONE
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         return _refuse(error, line, given)
+
+
+def open_missing_streams() -> None:
+    """A stream that the caller has closed takes everything and keeps nothing."""
+    if sys.stdout is None or sys.stderr is None:
+        nowhere = Path(os.devnull).open("w")  # noqa: SIM115  # as long as the process
+        sys.stdout = sys.stdout or nowhere
+        sys.stderr = sys.stderr or nowhere
 
 
 def _refuse(error: BaseException, line: CommandLine, given: Sequence[str]) -> int:

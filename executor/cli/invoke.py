@@ -22,7 +22,7 @@ from executor.cli.output import (
     write_line,
     write_note,
 )
-from executor.cli.parse import WaveArgumentsCommand, pair
+from executor.cli.parse import WaveArgumentsCommand, pair, seconds
 from executor.cli.shapes import invocation_json
 from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
 from executor.executor import Executor, WaveArguments, World
@@ -56,11 +56,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     "--timeout",
     "timeout_s",
     metavar="S",
-    type=click.FloatRange(min=0),
+    type=seconds,
     help="Stop waiting after S seconds; the invocation goes on later.",
 )
 @click.option("--no-wait", is_flag=True, help="Only accept and commit.")
-@click.option("--crash-at", metavar="POINT", help="Kill this process there, as append:3.")
+@click.option(
+    "--crash-at",
+    metavar="POINT",
+    help="Kill this process at append:N, commit:N, before-effect:N, after-effect:N, before-result"
+    " or after-result.",
+)
 @command_options
 @click.pass_context
 def invoke(context: click.Context, /, **asked: Any) -> int:

@@ -40,6 +40,17 @@ def limit(text: str) -> tuple[str, int]:
     return name, int(found[1]) * unit
 
 
+def seconds(text: str) -> float:
+    """A duration of zero or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise click.BadParameter(f"{text!r} is no number of seconds")
+    return value
+
+
 def initial_file(text: str) -> InitialFile:
     """`SRC:DST[:ro|rw]`: a file of this machine, read now, and its absolute path at the worker."""
     rest, writable = text, False

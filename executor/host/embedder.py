@@ -35,7 +35,7 @@ import trio
 from executor.durable.definition import Awaited
 from executor.durable.function_type import READ_LOCAL, READ_REMOTE, WRITE_REMOTE, FunctionType
 from executor.durable.retry import TransientError
-from executor.errors import GuestError, HostBindingError
+from executor.errors import GuestError, HostBindingError, UsageError
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
 
@@ -87,6 +87,7 @@ def host_function(
         bound = EmbedderFunction(
             interface=interface, signature=signature, type=type, function=function
         )
+        check_bound(bound)
         function.__shem_host_function__ = bound  # type: ignore[attr-defined]
         return function
 
@@ -244,6 +245,30 @@ def embedder_interface(interface: str, functions: Sequence[EmbedderFunction]) ->
     )
 
 
+def check_bound(bound: EmbedderFunction) -> None:
+    """Raises: HostBindingError if the signature is no WIT, or the function cannot be called so."""
+    where = f"{bound.interface} {bound.signature}"
+    try:
+        table = embedder_interface(bound.interface, [bound])
+    except UsageError as error:
+        raise HostBindingError(
+            f"the signature cannot be read: {error.message}",
+            where=where,
+            hint="write WIT, as charge: func(who: string, cents: u64) -> result<string, string>",
+        ) from error
+    parameters = [name for name, _ in table.wit.functions[bound.name].params]
+    try:
+        inspect.signature(bound.function).bind("call", *parameters)
+    except TypeError as error:
+        raise HostBindingError(
+            f"the function cannot be called with (call, {', '.join(parameters)}): {error}",
+            where=where,
+            hint="its parameters are the call, and then those of the signature",
+        ) from error
+    except ValueError:
+        return  # a callable that does not tell its parameters
+
+
 def semver_track(version: str) -> str:
     """Versions that are compatible with this one: `1` of 1.2.3, `0.2` of 0.2.9, `0.0.3` itself."""
     parts = version.split(".")
@@ -261,14 +286,14 @@ def awaited(bound: EmbedderFunction) -> Awaited:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
         try:
             return await function(call, *arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise guest_error(error) from error
 
     async def action_in_thread(state: HostState, *arguments: object) -> object:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
         try:
             return await trio.to_thread.run_sync(function, call, *arguments, abandon_on_cancel=True)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise guest_error(error) from error
 
     if not inspect.iscoroutinefunction(function):
@@ -276,7 +301,7 @@ def awaited(bound: EmbedderFunction) -> Awaited:
     return Awaited(name=bound.name, function_type=bound.type, action=action)
 
 
-def guest_error(error: Exception) -> Exception:
+def guest_error(error: Exception | SystemExit) -> Exception:
     """What an exception of an embedder's function means to the worker: transient, or a failure."""
     leaves = list(exceptions_in(error))
     if all(isinstance(leaf, TransientError) for leaf in leaves):
@@ -284,7 +309,7 @@ def guest_error(error: Exception) -> Exception:
     return GuestError("; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves))
 
 
-def exceptions_in(error: Exception) -> Iterator[Exception]:
+def exceptions_in(error: Exception | SystemExit) -> Iterator[Exception | SystemExit]:
     """The exceptions of a group, at whatever depth; an exception is its own group."""
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:

@@ -47,7 +47,10 @@ def refusal_words(error: OplogError) -> tuple[str, str]:
         case OplogFullError():
             return "disk-full", "make space; what was accepted continues then"
         case OplogBusyError():
-            return "busy", "use that process, or wait until it ends"
+            return (
+                "busy",
+                "wait until that process ends, or stop it; commands that only read work beside it",
+            )
         case OplogCorruptError():
             return "store-corrupt", "restore the store from a copy"
         case OplogFormatError():

@@ -9,17 +9,19 @@ import time
 import trio
 
 from executor.durable.reasons import ReachedTarget
-from executor.errors import Divergence, ShemError
+from executor.errors import Divergence
 from executor.records import DivergenceRecord, Rebuild
 from executor.wasm.instance import Left, Raised
 from executor.wasm.traps import Trapped
+from executor.worker.commits import store_error
 from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Replayed
 from executor.worker.worker import Worker
+from oplog.errors import OplogError
 
 
 async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
-    """Replays up to entry `to`, or everything. Raises: StoreError, GuestTrap in replay, …"""
+    """Replays up to entry `to`, or everything. Raises: StoreError, ReplayPanic."""
     began = time.perf_counter()
     resident = await make_resident(worker, may_go_live=False, to=to)
     try:
@@ -27,7 +29,7 @@ async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
     finally:
         with trio.CancelScope(shield=True):
             await resident.close(writes_awaited_s=0)
-    divergence = read_divergence(end)
+    divergence = read_divergence(end, worker.name)
     return Rebuild(
         worker=worker.name,
         entries=worker.writer.committed_index,
@@ -38,7 +40,7 @@ async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
     )
 
 
-def read_divergence(end: Replayed) -> DivergenceRecord | None:
+def read_divergence(end: Replayed, worker: str) -> DivergenceRecord | None:
     """The divergence that ended a replay, if one did. Raises whatever else went wrong."""
     match end.outcome:
         case None | Left(ReachedTarget()):
@@ -49,8 +51,8 @@ def read_divergence(end: Replayed) -> DivergenceRecord | None:
                 recorded=divergence.recorded,
                 requested=divergence.requested,
             )
-        case Raised(ShemError() as error):
-            raise error
+        case Raised(OplogError() as error):
+            raise store_error(error, worker) from error
         case Raised(error):
             raise error
         case Trapped() as trap:

@@ -257,7 +257,7 @@ def test_a_crash_whose_rebuild_fails_leaves_the_worker_running():
             await gate.entered.wait()
             gate.entered = trio.Event()
             engine.read_entries = fail_once
-            with pytest.raises(OplogError, match="the disk coughs"):
+            with pytest.raises(StoreError, match="the disk coughs"):
                 await shem.crash("relay/w")
             with trio.fail_after(SOON_S):
                 await gate.entered.wait()
