@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from executor import Ok, Transient, host_function
 from executor import executor as executor_module
-from executor.errors import GuestTrap, PreviousFailed
+from executor.errors import GuestTrap, PreviousFailed, StoreError
 from executor.wasm.instance import Instance
 from executor.wasm.lane import Lanes
 from executor.worker.rows import read_worker_id
