@@ -181,6 +181,24 @@ class EndAtomicRegion(Recorded, frozen=True, kw_only=True, tag=TAGS["end-atomic-
     begin_index: int
 
 
+class SetRetryPolicy(Recorded, frozen=True, kw_only=True, tag=TAGS["set-retry-policy"]):
+    attempts_max: int
+    """With the first."""
+    min_delay_ns: int
+    max_delay_ns: int
+    multiplier: float
+    max_jitter_factor: float | None = None
+
+
+class SetPersistenceLevel(Recorded, frozen=True, kw_only=True, tag=TAGS["set-persistence-level"]):
+    level: str
+    """`persist-nothing`, `persist-remote-side-effects` or `smart`."""
+
+
+class SetIdempotenceMode(Recorded, frozen=True, kw_only=True, tag=TAGS["set-idempotence-mode"]):
+    idempotent: bool
+
+
 class PendingInvocation(Recorded, frozen=True, kw_only=True, tag=TAGS["pending-invocation"]):
     key: str
     function: str
@@ -223,6 +241,8 @@ class Log(Recorded, frozen=True, kw_only=True, tag=TAGS["log"]):
 class Decision(Recorded, frozen=True, kw_only=True, tag=TAGS["decision"]):
     start_index: int
     choice: str
+    """`asked`: recovery found the call uncertain. `repeat`, `value`, `fail`: what the owner said.
+    `begun`: the one attempt that `repeat` allows is under way."""
     value: Raw = ABSENT
 
 
@@ -241,6 +261,9 @@ Entry: TypeAlias = (
     | Jump
     | BeginAtomicRegion
     | EndAtomicRegion
+    | SetRetryPolicy
+    | SetPersistenceLevel
+    | SetIdempotenceMode
     | PendingInvocation
     | CompletionDelivered
     | CompletionDiscarded

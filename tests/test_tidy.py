@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "executor.host": (
         "executor.durable.definition",
         "executor.durable.function_type",
+        "executor.durable.marks",
         "executor.durable.reasons",
         "executor.durable.retry",
         "executor.errors",

@@ -168,7 +168,7 @@ def awaited_call(
             if answer is not NOT_READY:
                 session.append_end(index, codec.encode(answer))
                 return seen(state, answer, arguments)
-        key = session.key_of(index)
+        key = session.key_of(index, kind)
 
         def answered(answer: object) -> tuple[Raw, object]:
             value = codec.checked(answer, function)

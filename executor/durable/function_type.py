@@ -6,7 +6,8 @@
 | write-local  | at once                       | runs again                                      |
 | read-remote  | at once                       | runs again                                      |
 | write-remote | once its start is committed   | runs again under the same start and the same    |
-|              |                               | derived key while idempotence mode is on        |
+|              |                               | derived key while idempotence mode is on; with  |
+|              |                               | it off the worker's owner decides               |
 """
 
 from typing import Final, Literal
@@ -20,8 +21,8 @@ WRITE_REMOTE: Final = "write-remote"
 REMOTE: Final = frozenset({READ_REMOTE, WRITE_REMOTE})
 
 
-def may_repeat(function_type: str, *, idempotence: bool) -> bool:
+def may_repeat(function_type: str, *, idempotent: bool) -> bool:
     """Whether an incomplete call of this type may be performed again under its own `start`."""
     if function_type == WRITE_REMOTE:
-        return idempotence
+        return idempotent
     return function_type in {READ_LOCAL, WRITE_LOCAL, READ_REMOTE}

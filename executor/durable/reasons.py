@@ -28,4 +28,17 @@ class Closed(msgspec.Struct, frozen=True):
     """The instance's generation was closed from outside."""
 
 
-LeaveReason: TypeAlias = Exited | CommitFailed | ReachedTarget | Closed
+class Jumped(msgspec.Struct, frozen=True):
+    """The guest asked to go on from an earlier entry of its oplog."""
+
+    target: int
+    """The last entry that is kept."""
+
+
+class Unsure(msgspec.Struct, frozen=True):
+    """A remote write may have happened or not, and the guest said that it must not be repeated."""
+
+    start_index: int
+
+
+LeaveReason: TypeAlias = Exited | CommitFailed | ReachedTarget | Closed | Jumped | Unsure

@@ -3,17 +3,24 @@
 | error                                  | decision                                  |
 |----------------------------------------|-------------------------------------------|
 | transient (a host function said so)    | again, by policy, then a failure          |
+| a trap in an atomic region that wrote  | the region again, by policy, then a       |
+|                                        | failure                                   |
 | anything else the host or guest raised | a failure at once                         |
 | divergence, limit, bad request         | never again by itself                     |
 
 A retry is a rebuild: the instance is thrown away and the invocation goes on from the oplog, so that
-only the failing call is performed again, under its own start.
+only the failing call is performed again, under its own start; what an open atomic region held
+runs again as a whole.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
+
+from oplog.entry import SetRetryPolicy
+
+NS_PER_S: Final = 1_000_000_000
 
 
 class TransientError(Exception):
@@ -28,9 +35,11 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     min_delay_s: float = 0.1
     max_delay_s: float = 1.0
     multiplier: float = 3.0
-    max_jitter_factor: float = 0.15
+    max_jitter_factor: float | None = 0.15
 
 
+DELAY_MAX_S: Final = 1e9
+"""Thirty years: what a longer delay is cut to, so that its end is a time."""
 DEFAULT_POLICY: Final = RetryPolicy()
 
 
@@ -43,5 +52,20 @@ def retry_delay_s(
     """
     if failed_attempts >= policy.attempts_max:
         return None
-    grown = policy.min_delay_s * policy.multiplier ** (failed_attempts - 1)
-    return min(policy.max_delay_s, grown) * (1 + random_unit() * policy.max_jitter_factor)
+    try:
+        grown = policy.min_delay_s * policy.multiplier ** (failed_attempts - 1)
+    except OverflowError:
+        grown = policy.max_delay_s
+    jitter = 1 + random_unit() * (policy.max_jitter_factor or 0.0)
+    return min(min(policy.max_delay_s, grown) * jitter, DELAY_MAX_S)
+
+
+def policy_of(entry: SetRetryPolicy) -> RetryPolicy:
+    """The policy that a guest set."""
+    return RetryPolicy(
+        attempts_max=entry.attempts_max,
+        min_delay_s=entry.min_delay_ns / NS_PER_S,
+        max_delay_s=entry.max_delay_ns / NS_PER_S,
+        multiplier=entry.multiplier,
+        max_jitter_factor=entry.max_jitter_factor,
+    )

@@ -22,15 +22,30 @@ import msgspec
 import trio
 
 from executor.durable.effects import Effect, EffectHandle, EffectRunner
-from executor.durable.function_type import WRITE_REMOTE, may_repeat
+from executor.durable.function_type import READ_LOCAL, WRITE_REMOTE, may_repeat
 from executor.durable.keys import call_namespace, key_in
-from executor.durable.reasons import Closed, CommitFailed, LeaveReason, ReachedTarget
+from executor.durable.modes import Modes
+from executor.durable.reasons import (
+    Closed,
+    CommitFailed,
+    Jumped,
+    LeaveReason,
+    ReachedTarget,
+    Unsure,
+)
 from executor.errors import Divergence, InternalError
-from executor.replay.claims import claim_invocation, claim_outcome, claim_start, describe
+from executor.replay.claims import (
+    Mark,
+    claim_invocation,
+    claim_mark,
+    claim_outcome,
+    claim_start,
+    describe,
+)
 from executor.replay.cursor import Cursor
 from executor.replay.phases import Phase, PhaseEvent, next_phase
 from executor.wasm.host_function import LeaveGuest
-from oplog.entry import End, InvocationStarted, Log, Outcome, Raw, Start
+from oplog.entry import Decision, End, Entry, InvocationStarted, Log, Outcome, Raw, Start
 from oplog.errors import OplogError
 from oplog.writer import FULL_BYTES, Writer
 
@@ -64,6 +79,8 @@ class SessionWorld(msgspec.Struct, frozen=True, kw_only=True):
     effects: EffectRunner
     listener: Listener
     wall_ns: Callable[[], int]
+    append: Callable[[Entry], int]
+    """Orders an entry that the worker's status folds."""
     defer: Callable[[Callable[[], None]], None]
     """Has something run when the guest's lane has nothing else to do; on that lane."""
 
@@ -77,6 +94,7 @@ class DurableSession:
         self.effects = world.effects
         self.listener = world.listener
         self.wall_ns = world.wall_ns
+        self.append = world.append
         self.defer = world.defer
         self.phase = Phase.REPLAYING
         self.live = False
@@ -86,7 +104,9 @@ class DurableSession:
         """The invocation at which a rebuild stops, by its index, with its recorded outcome."""
         self.closing = False
         self.closed = False
-        self.idempotence = True
+        self.modes = Modes()
+        self.decision: tuple[int, str] = (0, "")
+        """The call that an owner decided upon, by its start, and the last choice."""
         self.invocation_key = ""
         self._key_namespace = b""
         """Of the keys of this invocation's calls; empty until one asks for its key."""
@@ -108,6 +128,8 @@ class DurableSession:
         is now to be performed again under its own start, (0, None) if nothing is recorded: in the
         last two cases the session is live on return. Raises: Divergence, LeaveGuest.
         """
+        if self.modes.begin:
+            self._enter_call(function, function_type)
         cursor = self.cursor
         claimed = claim_start(
             cursor, self.worker, function=function, function_type=function_type, request=request
@@ -130,9 +152,65 @@ class DurableSession:
                 requested=f"the end of {function}, whose start at {index} never completed",
             )
         self.go_live()
-        if not may_repeat(function_type, idempotence=self.idempotence):
-            raise InternalError(f"{self.worker}: entry {index} may not be repeated")
+        if not may_repeat(function_type, idempotent=self.modes.idempotent):
+            self._begin_decided(index)
         return index, None
+
+    def _begin_decided(self, index: int) -> None:
+        """Performs a call again that only its owner may allow, once. Raises: LeaveGuest."""
+        if self.decision != (index, "repeat"):
+            raise LeaveGuest(Unsure(index))
+        self.append(Decision(at=self.wall_ns(), start_index=index, choice="begun"))
+
+    def _enter_call(self, function: str, function_type: str) -> None:
+        """A call inside of a region or a zone. Raises: Divergence for one that replay meets in a
+        zone, since nothing is recorded there that could answer it.
+        """
+        modes = self.modes
+        if function_type != READ_LOCAL:
+            modes.wrote = True
+        following = None if self.live or not modes.zone else self.cursor.peek()
+        if following is not None:
+            raise Divergence(
+                worker=self.worker,
+                index=following[0],
+                recorded=describe(following[1]),
+                requested=f"{function}, in a zone that persists nothing",
+            )
+
+    def mark(self, make: Callable[[int], Mark]) -> int:
+        """One positional entry that stands for a call by itself; its index.
+
+        `make(at)` gives the entry. Claimed while replaying, appended and folded when live. On the
+        lane. Raises: Divergence, LeaveGuest.
+        """
+        if not self.live:
+            claimed = claim_mark(self.cursor, self.worker, make(0))
+            if claimed is not None:
+                index, self.guest_time_ns = claimed
+                self._stop_at_target()
+                return index
+            self.go_live()
+        self.guest_time_ns = at = self.wall_ns()
+        index = self.append(make(at))
+        if self.writer.buffered_bytes >= FULL_BYTES:
+            self.listener.on_full()
+        return index
+
+    def jump(self, target: int) -> NoReturn:
+        """Leaves the guest, which is to go on from entry `target`. A jump hides itself, so that a
+        replaying guest comes here only where its history ends. Raises: Divergence, LeaveGuest.
+        """
+        following = None if self.live else self.cursor.peek()
+        if following is not None:
+            raise Divergence(
+                worker=self.worker,
+                index=following[0],
+                recorded=describe(following[1]),
+                requested=f"a jump to entry {target}",
+            )
+        self.go_live()
+        raise LeaveGuest(Jumped(target))
 
     def _stop_at_target(self) -> None:
         """A rebuild that may not go live ends with its history, also if the guest computes on."""
@@ -183,6 +261,7 @@ class DurableSession:
             self.go_live()
             return False
         self.guest_time_ns = at
+        self.modes.leave_invocation()
         return True
 
     # -- live --------------------------------------------------------------------------------
@@ -193,9 +272,18 @@ class DurableSession:
         self.invocation_index = index
         self.guest_time_ns = at
         self.open_start = 0
+        self.modes.leave_invocation()
 
     def append_start(self, function: str, function_type: str, request: Raw) -> int:
-        """Orders the `start` of a call; its index is the call's identity. Not durable."""
+        """Orders the `start` of a call; its index is the call's identity. Not durable.
+
+        In a zone that persists nothing it is 0, and there is no entry.
+        """
+        modes = self.modes
+        if modes.begin:
+            self._enter_call(function, function_type)
+            if modes.zone:
+                return 0
         self.guest_time_ns = at = self.wall_ns()
         return self.writer.append(
             Start(at=at, function=function, function_type=function_type, request=request)
@@ -203,17 +291,36 @@ class DurableSession:
 
     def append_end(self, index: int, response: Raw) -> None:
         """Orders the `end` of a call. Not durable."""
+        if not index:
+            return  # a call in a zone that persists nothing
         self.guest_time_ns = at = self.wall_ns()
         writer = self.writer
         writer.append(End(at=at, start_index=index, response=response))
         if writer.buffered_bytes >= FULL_BYTES:
             self.listener.on_full()
 
-    def key_of(self, index: int) -> str:
-        """The derived key of the call whose start is at `index`."""
+    def key_of(self, index: int, function_type: str) -> str:
+        """The derived key of the call whose start is at `index`. Once a call, when it begins."""
+        namespace = self._namespace()
+        if self.modes.begin and function_type == WRITE_REMOTE:
+            return self.modes.key(namespace, index)
+        return key_in(namespace, index)
+
+    def _namespace(self) -> bytes:
         if not self._key_namespace:
             self._key_namespace = call_namespace(self.worker_id, self.invocation_key)
-        return key_in(self._key_namespace, index)
+        return self._key_namespace
+
+    def set_level(self, level: str, index: int) -> None:
+        """The persistence level that the mark at `index` sets."""
+        self.modes.set_level(level, index, self._namespace())
+
+    @property
+    def retry_from(self) -> int:
+        """What failed attempts are counted by: the outermost open begin, else the call that is
+        being performed, else the invocation.
+        """
+        return self.modes.begin or self.open_start or self.invocation_index
 
     def log(self, level: str, text: bytes) -> None:
         """One output write of the guest: a hint when live, the recorded one in replay.
@@ -287,9 +394,19 @@ class DurableSession:
                     pending.fail(failure)
                     return
                 self.open_start = 0
-            pending.set(value)
-            if effect.function_type == WRITE_REMOTE:
+            if effect.function_type != WRITE_REMOTE:
+                pending.set(value)
+            elif self.modes.idempotent:
+                pending.set(value)
                 self.effects.commit_soon(self.writer)
+            else:  # the guest must not see an answer whose loss would make the call uncertain
+                commit(lambda error: answer_committed(error, value))
+
+        def answer_committed(error: OplogError | None, value: object) -> None:
+            if error is None:
+                pending.set(value)
+            else:
+                pending.fail(LeaveGuest(CommitFailed(error)))
 
         def committed(error: OplogError | None) -> None:
             if error is not None:
@@ -299,11 +416,11 @@ class DurableSession:
                 if not self.closing:
                     self._open[index] = self.effects.start(effect, finish)
 
-        def commit() -> None:
+        def commit(then: Callable[[OplogError | None], None] = committed) -> None:
             try:
-                self.writer.commit(committed)
+                self.writer.commit(then)
             except OplogError as error:
-                committed(error)
+                then(error)
 
         self.open_start = index
         if effect.function_type == WRITE_REMOTE:

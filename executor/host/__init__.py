@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from executor.host.golem import api
+from executor.host.golem import api, rpc
 from executor.host.interface import InterfaceTable
 from executor.host.wasi import cli, clocks, filesystem, io, random, sockets
 
 INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *api.TABLES,
+    *rpc.TABLES,
     *cli.TABLES,
     *clocks.TABLES,
     *filesystem.TABLES,

@@ -6,7 +6,9 @@ the guest runs.
 """
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
+
+import msgspec
 
 from executor.durable.reasons import Exited
 from executor.host.clock import WorkerClock
@@ -34,6 +36,20 @@ class Session(Protocol):
         """Makes the guest leave its instance, from within a host function."""
 
 
+class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker may learn of itself, as of when its instance was made."""
+
+    component_id: str = ""
+    """A hyphenated UUID."""
+    name: str = ""
+    """Without the component."""
+    revision: int = 0
+    retry_count: int = 0
+
+
+NOBODY: Final = WorkerIdentity()
+
+
 class HostState:
     """Used on the worker's lane only, but by an effect of the call that the guest waits in."""
 
@@ -43,6 +59,7 @@ class HostState:
         "environment",
         "files",
         "handles",
+        "identity",
         "session",
         "sources",
     )
@@ -55,6 +72,7 @@ class HostState:
         files: FileTree,
         environment: Sequence[tuple[str, str]] = (),
         arguments: Sequence[str] = (),
+        identity: WorkerIdentity = NOBODY,
     ) -> None:
         self.session = session
         self.sources = sources
@@ -64,3 +82,4 @@ class HostState:
         self.arguments = list(arguments)
         self.handles = HandleTable()
         self.clock = WorkerClock()
+        self.identity = identity

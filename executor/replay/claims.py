@@ -5,7 +5,10 @@ divergence: it is reported with what was recorded and what was requested, and is
 skipped or repaired.
 """
 
+from typing import TypeAlias
+
 import msgspec
+from msgspec.structs import replace
 
 from executor.errors import Divergence
 from executor.replay.cursor import Cursor
@@ -13,13 +16,29 @@ from oplog.codec import decode_value
 from oplog.entry import (
     ABSENT,
     KIND_OF,
+    BeginAtomicRegion,
+    EndAtomicRegion,
     Entry,
     InvocationFinished,
     InvocationStarted,
+    NoOp,
     Outcome,
     Raw,
+    SetIdempotenceMode,
+    SetPersistenceLevel,
+    SetRetryPolicy,
     Start,
 )
+
+Mark: TypeAlias = (
+    NoOp
+    | BeginAtomicRegion
+    | EndAtomicRegion
+    | SetRetryPolicy
+    | SetPersistenceLevel
+    | SetIdempotenceMode
+)
+"""A positional entry that stands for one call of the guest by itself."""
 
 SHOWN_VALUE_CHARACTERS_MAX = 200
 
@@ -50,6 +69,21 @@ def claim_start(
         recorded=describe(entry),
         requested=f"start {function} {function_type} {show_value(request)}",
     )
+
+
+def claim_mark(cursor: Cursor, worker: str, mark: Mark) -> tuple[int, int] | None:
+    """Consumes the recorded mark that equals `mark` in all but its time, as `claim_start` does.
+
+    Raises: Divergence if something else is recorded next.
+    """
+    found = cursor.peek()
+    if found is None:
+        return None
+    index, entry = found
+    if type(entry) is type(mark) and replace(entry, at=mark.at) == mark:
+        cursor.take()
+        return index, entry.at
+    raise Divergence(worker=worker, index=index, recorded=describe(entry), requested=describe(mark))
 
 
 def claim_invocation(cursor: Cursor, worker: str) -> tuple[int, InvocationStarted] | None:
@@ -114,7 +148,9 @@ def describe(entry: Entry) -> str:
         case InvocationFinished():
             return f"{kind} {show_outcome(entry.outcome)}"
         case _:
-            return kind
+            fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+            shown = [f"{name} {value}" for name, value in fields.items() if name != "at"]
+            return " ".join([kind, *shown])
 
 
 def show_outcome(outcome: Outcome) -> str:

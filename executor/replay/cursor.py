@@ -32,6 +32,9 @@ from oplog.entry import (
     InvocationStarted,
     Log,
     NoOp,
+    SetIdempotenceMode,
+    SetPersistenceLevel,
+    SetRetryPolicy,
     Start,
 )
 from oplog.errors import OplogCorruptError
@@ -45,6 +48,9 @@ GUEST_DRIVEN: Final[frozenset[type]] = frozenset(
         NoOp,
         BeginAtomicRegion,
         EndAtomicRegion,
+        SetRetryPolicy,
+        SetPersistenceLevel,
+        SetIdempotenceMode,
         CompletionDelivered,
         CompletionDiscarded,
         InvocationStarted,

@@ -4,7 +4,8 @@ A region is first..last, where last is the index of the jump or revert itself an
 entry after the one that stays. Regions are computed latest first, and one whose own entry lies in
 a reverted region does not count: a revert gives back what a jump inside it had hidden.
 
-A jump hides positional entries and delivery hints. A revert hides also errors and the lifecycle.
+A jump hides positional entries and delivery hints. A revert hides also errors, decisions and the
+lifecycle.
 Pending and cancelled invocations, updates and logs are never hidden here (a hidden log is a matter
 of display), and an invocation that has started has consumed its pending entry for good.
 """
@@ -17,6 +18,7 @@ from oplog.entry import (
     HINTS,
     CompletionDelivered,
     CompletionDiscarded,
+    Decision,
     Entry,
     Error,
     Exited,
@@ -27,7 +29,7 @@ from oplog.entry import (
 )
 
 DELIVERY_HINTS: Final[frozenset[type]] = frozenset({CompletionDelivered, CompletionDiscarded})
-REVERTED_HINTS: Final[frozenset[type]] = DELIVERY_HINTS | {Error, Exited}
+REVERTED_HINTS: Final[frozenset[type]] = DELIVERY_HINTS | {Decision, Error, Exited}
 
 
 class HiddenRanges:

@@ -10,7 +10,10 @@ only thing that the next round starts from.
 | returned                           | invocation-finished, result     | next key                 |
 | trapped, or a host function raised | invocation-finished, failure    | the worker is failed     |
 | exited                             | invocation-finished, exit       | the worker is exited     |
-| met a transient error              | error, with the next attempt    | rebuild after the delay  |
+| met a transient error, or trapped  | error, with the next attempt    | rebuild after the delay  |
+| in a region that wrote             |                                 |                          |
+| asked to go on from an entry       | jump                            | rebuild                  |
+| must not repeat a remote write     | decision: asked                 | the worker is uncertain  |
 | diverged, or panicked in replay    | nothing                         | stands still             |
 | could not be committed             | nothing                         | held until there is room |
 """
@@ -22,10 +25,11 @@ from typing import Final
 import trio
 
 from executor.durable.inbox import Inbox
-from executor.durable.reasons import CommitFailed, Exited
-from executor.durable.retry import DEFAULT_POLICY, TransientError, retry_delay_s
+from executor.durable.reasons import CommitFailed, Exited, Jumped, Unsure
+from executor.durable.retry import TransientError, retry_delay_s
 from executor.errors import (
     Divergence,
+    GuestError,
     GuestTrap,
     InternalError,
     LimitError,
@@ -38,17 +42,16 @@ from executor.wasm.instance import Outcome as GuestOutcome
 from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
+from executor.worker.cutting import append_jump, jump_refusal, roll_back
 from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Resident
-from executor.worker.status import REFUSING
+from executor.worker.status import HALTED, REFUSING
 from executor.worker.worker import Worker
 from oplog import entry as entries
 from oplog.errors import OplogError, OplogFullError
 
 IDLE_UNLOAD_S: Final = 60.0
 NS_PER_S: Final = 1_000_000_000
-RETRY_DELAY_MAX_NS: Final = 2 * NS_PER_S
-"""Beyond any delay of the policy: a wall clock that was set back does not hold a retry up."""
 
 
 class Verdict(Enum):
@@ -140,7 +143,7 @@ class InvocationLoop:
 
     def has_work(self) -> bool:
         worker = self.worker
-        if worker.deleted or worker.trouble is not None or worker.status.state in REFUSING:
+        if worker.deleted or worker.trouble is not None or worker.status.state in HALTED:
             return False
         return worker.status.current is not None or worker.next_key() is not None
 
@@ -221,6 +224,7 @@ class InvocationLoop:
         turn = RebuildTurn(services.rebuilds, services.inbox)
         await turn.take()
         try:
+            await roll_back(self.worker)
             self.resident = await make_resident(self.worker, may_go_live=True, on_live=turn.end)
             replayed = await rebuild(self.resident)
         finally:
@@ -233,7 +237,8 @@ class InvocationLoop:
         status = self.worker.status
         if status.state == "retrying":
             sources = self.worker.services.sources
-            delay_ns = min(status.retry_at - sources.wall_ns(), RETRY_DELAY_MAX_NS)
+            # At most the policy's delay: a wall clock that was set back does not hold a retry up.
+            delay_ns = min(status.retry_at - sources.wall_ns(), status.retry_delay)
             await sources.sleep_until(sources.monotonic_ns() + max(0, delay_ns))
 
     async def _run_next(self, resident: Resident) -> Verdict:
@@ -266,6 +271,10 @@ class InvocationLoop:
         match outcome:
             case Left(CommitFailed(error)) if isinstance(error, OplogError):
                 return self._hold(error)
+            case Left(Jumped(target)):
+                return await self._jump(resident, target)
+            case Left(Unsure(start_index)):
+                return await self._ask(start_index)
             case Left(reason) if not isinstance(reason, Exited):
                 await self._lose_resident(writes_awaited_s=0)
                 return Verdict.REBUILD
@@ -289,12 +298,14 @@ class InvocationLoop:
         match outcome:
             case Returned():
                 return await self._finish(resident.outcome_of(current.function, outcome))
+            case Trapped() if resident.session.modes.retries_traps:
+                return await self._retry(resident, "guest-trap", outcome.message)
             case Trapped():
                 return await self._finish(failure("guest-trap", outcome.message))
             case Left(Exited(code)):
                 return await self._finish(entries.Outcome(exit=code))
             case Raised(TransientError() as error):
-                return await self._retry(resident, error)
+                return await self._retry(resident, "guest-error", str(error))
             case Raised(LimitError() as error):
                 return await self._finish(failure("limit", error.message))
             case Raised(GuestTrap() as error):
@@ -322,33 +333,54 @@ class InvocationLoop:
         worker.notify()
         return Verdict.GO_ON
 
-    async def _retry(self, resident: Resident, error: TransientError) -> Verdict:
+    async def _retry(self, resident: Resident, kind: str, text: str) -> Verdict:
         """Counts the attempt, durably, and rebuilds after the policy's delay."""
         worker = self.worker
         session = resident.session
         sources = worker.services.sources
-        retry_from = session.open_start or session.invocation_index
+        retry_from = session.retry_from
         failed_attempts = worker.status.attempts.get(retry_from, 0) + 1
-        delay = retry_delay_s(DEFAULT_POLICY, failed_attempts, sources.random_unit)
+        delay = retry_delay_s(session.modes.policy, failed_attempts, sources.random_unit)
         now = sources.wall_ns()
         retry_at = None if delay is None else now + int(delay * NS_PER_S)
         worker.append(
             entries.Error(
                 at=now,
                 retry_from=retry_from,
-                kind="guest-error",
-                details=str(error),
+                kind=kind,
+                details=text,
                 retry_at=retry_at,
             )
         )
         if retry_at is None:
-            return await self._finish(
-                failure("guest-error", f"{error} (after {failed_attempts} attempts)")
-            )
+            return await self._finish(failure(kind, f"{text} (after {failed_attempts} attempts)"))
         await self._lose_resident(writes_awaited_s=0)
         await worker.commit()
         worker.deliver_output()
         return Verdict.REBUILD
+
+    async def _jump(self, resident: Resident, target: int) -> Verdict:
+        """The guest goes on from `target`, or the invocation fails where it cannot."""
+        worker = self.worker
+        await self._lose_resident(writes_awaited_s=0)
+        await worker.commit()
+        refusal = jump_refusal(worker, target)
+        if refusal is not None:
+            return await self._record(resident, Raised(GuestError(refusal, where=worker.name)))
+        append_jump(worker, target)
+        await worker.commit()
+        worker.deliver_output()
+        return Verdict.REBUILD
+
+    async def _ask(self, start_index: int) -> Verdict:
+        """Only the worker's owner can say what became of the call at `start_index`."""
+        worker = self.worker
+        await self._lose_resident(writes_awaited_s=0)
+        at = worker.services.sources.wall_ns()
+        worker.append(entries.Decision(at=at, start_index=start_index, choice="asked"))
+        await worker.commit()
+        worker.notify()
+        return Verdict.GO_ON
 
     # -- standing still -------------------------------------------------------------------------
 

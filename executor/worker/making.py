@@ -6,7 +6,7 @@ import trio
 
 from executor.durable.reasons import ReachedTarget
 from executor.durable.session import DurableSession, SessionWorld
-from executor.host.state import HostState
+from executor.host.state import HostState, WorkerIdentity
 from executor.replay.cursor import Cursor
 from executor.replay.regions import Regions
 from executor.wasm.instance import Instance, Returned
@@ -49,10 +49,12 @@ async def make_resident(
             effects=services.effects,
             listener=listener,
             wall_ns=services.sources.wall_ns,
+            append=worker.append,
             defer=lane.defer,
         ),
     )
     session.may_go_live = may_go_live
+    session.decision = status.decision
     session.stop = stop
     listener.state = state = HostState(
         session=session,
@@ -60,6 +62,7 @@ async def make_resident(
         files=files,
         environment=environment(worker, revision),
         arguments=(),
+        identity=identity(worker),
     )
     memory = status.limits.get("memory_bytes")
     instance = Instance(revision.linker, lane, state, memory_bytes_max=memory)
@@ -107,6 +110,16 @@ def environment(worker: Worker, revision: Revision) -> Sequence[tuple[str, str]]
         "GOLEM_COMPONENT_VERSION": str(status.revision),
     }
     return [*((name, value) for name, value in merged.items() if name not in own), *own.items()]
+
+
+def identity(worker: Worker) -> WorkerIdentity:
+    status = worker.status
+    return WorkerIdentity(
+        component_id=status.component_id,
+        name=status.name.partition("/")[2],
+        revision=status.revision,
+        retry_count=sum(status.attempts.values()),
+    )
 
 
 class WorldListener:

@@ -37,7 +37,7 @@ from executor.worker.commits import refusal_words
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
 from executor.worker.output import read_output
 from executor.worker.rows import (
-    read_key_state,
+    read_known_key,
     read_queue,
     read_status,
     read_worker_id,
@@ -223,10 +223,11 @@ class StoreReader:
     def invocation(self, name: str, key: str, *, deduplicated: bool = False) -> Invocation:
         """What is committed of one key. Raises: WorkerNotFound, UnknownKey."""
         worker_id = self.worker_id(name)
-        state = read_key_state(self.engine, worker_id, key)
+        status = self.status(worker_id)
+        state = read_known_key(self.engine, worker_id, status, key)
         if state is None:
             raise UnknownKey(f"no invocation with key {key!r}", where=name)
-        return self.invocation_of(self.status(worker_id), worker_id, state, deduplicated)
+        return self.invocation_of(status, worker_id, state, deduplicated)
 
     def invocation_of(
         self, status: Status, worker_id: bytes, state: KeyState, deduplicated: bool

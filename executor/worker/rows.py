@@ -23,8 +23,9 @@ from typing import Final
 
 import msgspec
 
+from executor.replay.regions import Regions
 from executor.worker.entries import resolved
-from executor.worker.status import KeyState, Status, fold
+from executor.worker.status import KeyState, Status, fold, fold_reverted, forgotten
 from oplog.engine import Engine, Row
 from oplog.entry import Entry
 from oplog.reader import decode_named, resolve
@@ -111,6 +112,25 @@ class WorkerRows:
                 row_key = index_row(self.worker_id, pending_index)
                 self._queue_rows[pending_index] = Row(table="pending", key=row_key, value=None)
 
+    def revert(self, index: int, history: Iterable[tuple[int, Entry]]) -> None:
+        """Takes up the status that the revert at `index`, the last entry of `history`, leaves."""
+        assert self.status.last_index < index
+        size = self.status.bytes
+        self.status = fold_reverted(history)
+        self.status.bytes = size
+        self._dirty = True
+        current = self.status.current
+        reverted = Regions(self.status.cuts).reverted
+        self._changed = {
+            key: change
+            for key, change in self._changed.items()
+            if not forgotten(change[1], reverted)
+        }
+        self._unsaved &= self._changed.keys()
+        if current is not None:
+            self._changed[current.key] = index, current
+            self._unsaved.add(current.key)
+
     def key_state(self, engine: Engine, key: str) -> KeyState | None:
         """What is known of `key`: unsaved, current, or in the store."""
         current = self.status.current
@@ -119,7 +139,7 @@ class WorkerRows:
         changed = self._changed.get(key)
         if changed is not None:
             return changed[1]
-        return read_key_state(engine, self.worker_id, key)
+        return read_known_key(engine, self.worker_id, self.status, key)
 
     def absorb(self, last_index: int) -> None:
         """Counts the entries up to `last_index` that were appended without a fold: starts, ends
@@ -183,6 +203,14 @@ class WorkerRows:
 def read_key_state(engine: Engine, worker_id: bytes, key: str) -> KeyState | None:
     raw = engine.read_row("results", key_row(worker_id, key))
     return None if raw is None else decode_key_state(raw)
+
+
+def read_known_key(engine: Engine, worker_id: bytes, status: Status, key: str) -> KeyState | None:
+    """As `read_key_state`, but that a revert may have made the key unknown again."""
+    state = read_key_state(engine, worker_id, key)
+    if state is None or not status.cuts:
+        return state
+    return None if forgotten(state, Regions(status.cuts).reverted) else state
 
 
 def read_status(engine: Engine, worker_id: bytes) -> Status | None:

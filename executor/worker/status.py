@@ -10,13 +10,18 @@ The eight states: idle, running (an invocation started and has not finished, whe
 process has it), suspended, interrupted, retrying, uncertain, failed, exited.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, Literal
 
 import msgspec
 
+from executor.replay.regions import HiddenRanges, Regions
+from executor.replay.spans import PERSIST_NOTHING
 from oplog.entry import (
+    BeginAtomicRegion,
     Create,
+    Decision,
     Entry,
     Error,
     Exited,
@@ -28,6 +33,7 @@ from oplog.entry import (
     PendingInvocation,
     Raw,
     Revert,
+    SetPersistenceLevel,
 )
 
 State = Literal[
@@ -45,6 +51,11 @@ STATES: Final[tuple[State, ...]] = (
 )
 REFUSING: Final[frozenset[str]] = frozenset({"failed", "exited"})
 """States in which a worker takes no new invocation and is never run."""
+HALTED: Final[frozenset[str]] = REFUSING | {"uncertain"}
+"""States in which a worker is not run, whatever waits."""
+
+
+Cuts = list[tuple[int, Jump | Revert]]
 
 
 class KeyState(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -82,10 +93,16 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     attempts: dict[int, int] = {}
     """Failed attempts by `retry_from`; a jump does not reset them, a new invocation does."""
     retry_at: int = 0
+    retry_delay: int = 0
+    """Nanoseconds from the failed attempt to the next one."""
     last_error: Failure | None = None
     failed_key: str = ""
     cuts: list[tuple[int, Jump | Revert]] = []
-    """Every jump and revert with its index: the hidden regions."""
+    """The jumps and reverts that count, with their indices: the hidden regions."""
+    marked: bool = False
+    """Whether the current invocation opened an atomic region or a zone that persists nothing."""
+    decision: tuple[int, str] = (0, "")
+    """Of the last decision: the start of the call, and the choice."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -117,6 +134,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             status.state = "running"
             status.attempts = {}
             status.retry_at = 0
+            status.marked = False
             status.current = KeyState(
                 key=entry.key,
                 function=entry.function,
@@ -135,8 +153,18 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             if entry.retry_at is not None:
                 status.state = "retrying"
                 status.retry_at = entry.retry_at
+                status.retry_delay = entry.retry_at - entry.at
                 if status.current is not None:
                     status.current.attempts += 1
+        case Decision():
+            status.decision = entry.start_index, entry.choice
+            status.state = "uncertain" if entry.choice == "asked" else "running"
+        case BeginAtomicRegion():
+            fold_progress(status)
+            status.marked = True
+        case SetPersistenceLevel():
+            fold_progress(status)
+            status.marked = status.marked or entry.level == PERSIST_NOTHING
         case Exited():
             pass  # a hint: the outcome beside it is what ends the worker
         case Log():
@@ -144,10 +172,49 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             if status.current is not None:
                 status.current.logs = True
         case Jump() | Revert():
-            status.cuts = [*status.cuts, (index, entry)]
+            fold_progress(status)
+            status.cuts = with_cut(status.cuts, index, entry)
         case _:
             fold_progress(status)
     return None
+
+
+def fold_reverted(history: Iterable[tuple[int, Entry]]) -> Status:
+    """The status after a revert: the fold of what it leaves, from the first entry on.
+
+    `history` is the whole oplog, the revert last. An invocation that the revert hides has taken its
+    pending entry out of the queue for good. Keys that were started inside are unknown again
+    (`forgotten`); attempts are counted anew.
+    """
+    entries = list(history)
+    cuts: Cuts = []
+    for index, entry in entries:
+        if isinstance(entry, Jump | Revert):
+            cuts = with_cut(cuts, index, entry)
+    regions = Regions(cuts)
+    status = Status()
+    for index, entry in entries:
+        if index in regions.reverted and regions.hides(index, entry):
+            status.last_index = index
+            if isinstance(entry, InvocationStarted):
+                status.pending -= 1
+        else:
+            fold(status, index, entry)
+    status.cuts = cuts
+    status.attempts = {}
+    return status
+
+
+def with_cut(cuts: Cuts, index: int, cut: Jump | Revert) -> Cuts:
+    """The cuts that are needed once `cut` counts: not those whose whole region lies in its own."""
+    first = cut.region.first
+    needed = [(at, known) for at, known in cuts if at < first or known.region.first < first]
+    return [*needed, (index, cut)]
+
+
+def forgotten(state: KeyState, reverted: HiddenRanges) -> bool:
+    """Whether a revert made the key unknown again."""
+    return state.started_index in reverted
 
 
 def fold_progress(status: Status) -> None:
@@ -186,6 +253,7 @@ def fold_finished(status: Status, index: int, entry: InvocationFinished) -> Chan
     else:
         status.last_error = None
     status.current = None
+    status.marked = False
     if current is None:
         return None
     current.finished_index = index

@@ -23,6 +23,8 @@ from executor.errors import (
     PreviousFailed,
     ShemError,
     StoreError,
+    Uncertain,
+    UnknownKey,
     WorkerDeleted,
 )
 from executor.services.files import FileTree
@@ -36,7 +38,16 @@ from executor.worker.room import RoomProbe
 from executor.worker.rows import WorkerRows, read_key_state, read_queue, read_status
 from executor.worker.status import REFUSING, KeyState, Status, request_digest
 from oplog.engine import Row
-from oplog.entry import Create, Entry, InvocationFinished, Outcome, PendingInvocation, Raw
+from oplog.entry import (
+    Create,
+    Entry,
+    InvocationFinished,
+    Outcome,
+    PendingInvocation,
+    Raw,
+    Revert,
+    Start,
+)
 from oplog.errors import OplogError
 from oplog.reader import Reader
 from oplog.store import Store, Writer
@@ -147,6 +158,16 @@ class Worker:
                 self._last_finished = index, entry
             return index
 
+    def append_revert(self, entry: Revert, history: Sequence[tuple[int, Entry]]) -> int:
+        """Orders a revert, the last entry of `history`, which is the whole oplog. Not durable."""
+        writer = self.writer
+        with writer.lock:
+            index = writer.append(entry)
+            self.rows.absorb(index - 1)
+            self.rows.revert(index, history)
+            self._last_finished = (0, None)
+            return index
+
     async def commit(self) -> None:
         """Everything appended so far is durable on return. Raises: StoreError."""
         done = trio.Event()
@@ -238,12 +259,15 @@ class Worker:
     async def wait(self, key: str) -> KeyState:
         """Waits until the outcome of `key` is committed. The key must be known.
 
-        Raises: PreviousFailed, WorkerDeleted, or whatever keeps the worker from running.
+        Raises: PreviousFailed, WorkerDeleted, Uncertain, UnknownKey if it was reverted, or whatever
+        keeps the worker from running.
         """
         while True:
             state = self.key_state(key)
             if state is None:
-                raise InternalError(f"{self.name}: nobody accepted key {key!r}")
+                raise UnknownKey(
+                    f"no invocation with key {key!r}: it was reverted", where=self.name
+                )
             if state.finished_index and state.finished_index <= self.writer.committed_index:
                 return state
             if self.gone:
@@ -254,6 +278,8 @@ class Worker:
                 raise self.trouble_of(key)
             if self.failure_committed and not state.finished_index:
                 raise self.previous_failed()
+            if self.status.state == "uncertain":
+                raise self.uncertain()
             await self._news.wait()
 
     @property
@@ -307,11 +333,24 @@ class Worker:
         text = f"an earlier invocation failed: {error.message if error else 'no text'}"
         if self.status.state == "exited":
             text = "the worker exited in an earlier invocation"
-        refusal = PreviousFailed(text, where=self.name, hint="delete the worker, or use another")
+        hint = f"shem revert {self.name} --last 1, delete the worker, or use another"
+        refusal = PreviousFailed(text, where=self.name, hint=hint)
         failed = self.key_state(self.status.failed_key)
         if failed is not None and failed.logs:
             refusal.stderr = read_output(self.entries, failed)[1]
         return refusal
+
+    def uncertain(self) -> Uncertain:
+        """What the worker waits for."""
+        start_index = self.status.decision[0]
+        entry = self.entries.one(start_index)
+        function = entry.function if isinstance(entry, Start) else "the call"
+        return Uncertain(
+            f"{function}, begun at entry {start_index}, may have happened or not, and the guest"
+            " said that it must not be repeated",
+            where=self.name,
+            hint=f"shem resolve {self.name} {start_index} --repeat, --fail or --value WAVE",
+        )
 
     # -- what the session tells ----------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from executor import Executor
 from executor import executor as executor_module
 from executor.host import INTERFACES
+from executor.replay.regions import Regions
 from executor.wasm.host_function import PENDING, HostFunction, HostInterface
 from executor.worker import revision as revision_module
 from executor.worker.entries import WorkerEntries
@@ -32,10 +33,10 @@ from executor.worker.rows import (
     state_row,
     work_row,
 )
-from executor.worker.status import KeyState, Status, fold
+from executor.worker.status import KeyState, Status, fold, fold_reverted, forgotten
 from guests import recipes
 from oplog.engine import Batch, Engine, Row
-from oplog.entry import Entry, InvocationStarted, PendingInvocation
+from oplog.entry import Entry, InvocationStarted, PendingInvocation, Revert
 from oplog.memory_engine import MemoryEngine
 from oplog.payload import stored_references
 from oplog.reader import Reader
@@ -245,7 +246,13 @@ def check_rows(engine: Engine, worker_id: bytes) -> Status:
     status = Status()
     keys: dict[str, KeyState] = {}
     queue: dict[int, str] = {}
-    for index, entry in entries_of(engine, worker_id):
+    entries = entries_of(engine, worker_id)
+    for index, entry in entries:
+        if isinstance(entry, Revert):
+            status = fold_reverted(entries[:index])
+            current = status.current
+            keys |= {} if current is None else {current.key: current}
+            continue
         change = fold(status, index, entry)
         if change is not None:
             keys[change.key.key] = change.key
@@ -270,7 +277,10 @@ def check_rows(engine: Engine, worker_id: bytes) -> Status:
     assert works == has_work(status)
     found = {key: decode_key_state(raw) for key, raw in engine.read_rows("results", worker_id)}
     assert found.keys() == {key_row(worker_id, key) for key in keys}
+    reverted = Regions(status.cuts).reverted
     for key, state in keys.items():
+        if forgotten(state, reverted):
+            continue  # nobody reads its row
         row = found[key_row(worker_id, key)]
         if state is status.current:
             # A running key's attempts and output are in the checkpoint, and come to its row last.

@@ -9,14 +9,20 @@ from functools import partial
 import trio
 
 from executor.durable.definition import NOT_READY, Awaited, Local, Recorded
+from executor.durable.modes import Modes
 from executor.host import INTERFACES
-from executor.host.state import HostState
+from executor.host.state import HostState, WorkerIdentity
 from executor.wasm.check import canonical
 from executor.wasm.values import Err, Ok
 from tests.support.sources import FakeSources
 
 TABLES = {table.name: table for table in INTERFACES}
 CREATED_NS = 1_700_000_000_000_000_000
+
+
+IDENTITY = WorkerIdentity(
+    component_id="0b3c2a8e-5a35-4f0a-9f0c-7f2a4b7d1e55", name="worker", revision=3, retry_count=2
+)
 
 
 class Left(BaseException):
@@ -32,6 +38,15 @@ class FakeSession:
         self.call_key = ""
         self.worker = "component/worker"
         self.logged = []
+        self.modes = Modes()
+        self.marks = []
+
+    def mark(self, make):
+        self.marks.append(make(self.guest_time_ns))
+        return len(self.marks)
+
+    def set_level(self, level, index):
+        self.modes.set_level(level, index, b"namespace")
 
     def log(self, level, text):
         self.logged.append((level, text))
@@ -52,6 +67,7 @@ class Guest:
             files=files,
             environment=environment,
             arguments=arguments,
+            identity=IDENTITY,
         )
         self.replayed = replayed
         self.answers = []

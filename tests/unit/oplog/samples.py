@@ -27,6 +27,9 @@ from oplog.entry import (
     Raw,
     Region,
     Revert,
+    SetIdempotenceMode,
+    SetPersistenceLevel,
+    SetRetryPolicy,
     Start,
 )
 
@@ -71,6 +74,19 @@ SAMPLES: Final[dict[str, Entry]] = {
     "jump, full": Jump(at=AT, region=Region(first=3, last=7), subtree=4),
     "begin-atomic-region": BeginAtomicRegion(at=AT),
     "end-atomic-region": EndAtomicRegion(at=AT, begin_index=5),
+    "set-retry-policy": SetRetryPolicy(
+        at=AT, attempts_max=3, min_delay_ns=1, max_delay_ns=2, multiplier=1.5
+    ),
+    "set-retry-policy, full": SetRetryPolicy(
+        at=AT,
+        attempts_max=3,
+        min_delay_ns=1,
+        max_delay_ns=2,
+        multiplier=1.5,
+        max_jitter_factor=0.25,
+    ),
+    "set-persistence-level": SetPersistenceLevel(at=AT, level="persist-nothing"),
+    "set-idempotence-mode": SetIdempotenceMode(at=AT, idempotent=False),
     "pending-invocation": PendingInvocation(at=AT, key="order-1", function="add"),
     "pending-invocation, full": PendingInvocation(
         at=AT, key="order-1", function="add", arguments=VALUE, origin="rpc", context={"t": "1"}

@@ -1,13 +1,16 @@
 """A claim matches the next recorded entry or is a divergence that names both."""
 
 import pytest
+from msgspec.structs import replace
 
 from executor.errors import Divergence
 from executor.replay.claims import (
     SHOWN_VALUE_CHARACTERS_MAX,
     claim_invocation,
+    claim_mark,
     claim_outcome,
     claim_start,
+    describe,
     same_bytes,
     same_outcome,
     show_value,
@@ -17,12 +20,17 @@ from executor.replay.regions import Regions
 from oplog.codec import encode_value
 from oplog.entry import (
     ABSENT,
+    BeginAtomicRegion,
+    EndAtomicRegion,
     Failure,
     InvocationFinished,
     InvocationStarted,
     NoOp,
     Outcome,
     Raw,
+    SetIdempotenceMode,
+    SetPersistenceLevel,
+    SetRetryPolicy,
     Start,
 )
 
@@ -160,3 +168,26 @@ def test_a_value_is_shown_shortly_and_even_if_it_is_none():
     long = show_value(raw("x" * 1_000))
     assert len(long) == SHOWN_VALUE_CHARACTERS_MAX + 1
     assert long.endswith("…")
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        NoOp(at=0),
+        BeginAtomicRegion(at=0),
+        EndAtomicRegion(at=0, begin_index=5),
+        SetIdempotenceMode(at=0, idempotent=False),
+        SetPersistenceLevel(at=0, level="smart"),
+        SetRetryPolicy(at=0, attempts_max=1, min_delay_ns=1, max_delay_ns=1, multiplier=1.0),
+    ],
+    ids=lambda mark: type(mark).__name__,
+)
+def test_a_mark_is_claimed_by_its_equal_and_by_nothing_else(mark):
+    cursor = cursor_of(replace(mark, at=9))
+    other = EndAtomicRegion(at=0, begin_index=6)
+    error = diverged(claim_mark, cursor, WORKER, other)
+    assert error.requested == "end-atomic-region begin_index 6"
+    assert error.recorded == describe(mark)
+    index, at = claim_mark(cursor, WORKER, mark)
+    assert (index > 0, at) == (True, 9)
+    assert claim_mark(cursor, WORKER, mark) is None

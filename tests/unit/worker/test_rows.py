@@ -117,6 +117,7 @@ class Written:
     def __init__(self, engine):
         self.store = Store(LastingEngine(engine))
         self.engine = engine
+        self.history = []
         self.attach()
 
     def attach(self):
@@ -132,9 +133,13 @@ class Written:
     def append(self, entry):
         with self.writer.lock:
             index = self.writer.append(entry)
+            self.history.append((index, entry))
             if isinstance(entry, FOLDED):
                 if isinstance(entry, Log) and self.rows.status.current is not None:
                     self.rows.status.current.logs = True
+            elif isinstance(entry, Revert):
+                self.rows.absorb(index - 1)
+                self.rows.revert(index, self.history)
             else:
                 self.rows.absorb(index - 1)
                 self.rows.apply(index, entry)

@@ -2,10 +2,22 @@
 
 import pytest
 
-from executor.worker.status import REFUSING, STATES, Status, fold, request_digest
+from executor.replay.regions import HiddenRanges, Regions
+from executor.worker.status import (
+    HALTED,
+    REFUSING,
+    STATES,
+    Status,
+    fold,
+    fold_reverted,
+    forgotten,
+    request_digest,
+)
 from oplog.codec import encode_value
 from oplog.entry import (
+    BeginAtomicRegion,
     Create,
+    Decision,
     End,
     Error,
     Failure,
@@ -17,6 +29,8 @@ from oplog.entry import (
     PendingInvocation,
     Raw,
     Region,
+    Revert,
+    SetPersistenceLevel,
     Start,
 )
 
@@ -113,6 +127,76 @@ def test_a_change_tells_what_became_of_a_key():
 def test_cuts_are_kept_with_their_index():
     jump = Jump(at=AT, region=Region(2, 3))
     assert folded(CREATE, PENDING, jump).cuts == [(3, jump)]
+
+
+def test_a_cut_whose_region_lies_in_a_later_one_is_not_kept():
+    first, second = Jump(at=AT, region=Region(4, 5)), Jump(at=AT, region=Region(4, 7))
+    status = folded(CREATE, PENDING, STARTED, START, first, START, second)
+    assert status.cuts == [(7, second)]
+
+
+def test_a_decision_makes_the_worker_uncertain_until_its_owner_has_spoken():
+    def decided(*choices):
+        return folded(CREATE, PENDING, STARTED, START, *(decision(choice) for choice in choices))
+
+    def decision(choice):
+        return Decision(at=AT, start_index=4, choice=choice)
+
+    assert (decided("asked").state, decided("asked").decision) == ("uncertain", (4, "asked"))
+    assert "uncertain" in HALTED
+    for word in ("repeat", "begun", "value"):
+        assert (decided("asked", word).state, decided("asked", word).decision) == (
+            "running",
+            (4, word),
+        )
+    assert decided("asked", "repeat", "begun", "asked").state == "uncertain"
+
+
+def test_an_invocation_that_opened_a_region_or_a_zone_is_marked():
+    zone = SetPersistenceLevel(at=AT, level="persist-nothing")
+    smart = SetPersistenceLevel(at=AT, level="smart")
+    for entry, marked in ((BeginAtomicRegion(at=AT), True), (zone, True), (smart, False)):
+        status = folded(CREATE, PENDING, STARTED, entry)
+        assert status.marked == marked
+        fold(status, 5, DONE)
+        assert not status.marked
+
+
+def reverted(first, *entries):
+    history = [CREATE, *entries]
+    index = len(history) + 1
+    history.append(Revert(at=AT, region=Region(first, index)))
+    return fold_reverted(list(enumerate(history, 1)))
+
+
+def test_a_revert_leaves_the_status_of_what_it_leaves():
+    failed = (PENDING, STARTED, DONE, PENDING, STARTED, error(6, 9), FAILED)
+    status = reverted(6, *failed)
+    assert (status.state, status.pending, status.current) == ("idle", 0, None)
+    assert (status.last_error, status.attempts, status.last_index) == (None, {}, 9)
+    status = reverted(7, *failed)
+    assert (status.state, status.current.started_index) == ("running", 6)
+    assert reverted(9, *failed).state == "failed"
+
+
+def test_a_revert_keeps_what_waits_and_takes_back_a_decision():
+    asked = Decision(at=AT, start_index=4, choice="asked")
+    status = reverted(4, PENDING, STARTED, START, PENDING, asked)
+    assert (status.state, status.pending, status.decision) == ("running", 1, (0, ""))
+
+
+def test_a_revert_gives_back_what_a_jump_inside_it_had_hidden():
+    jump = Jump(at=AT, region=Region(4, 5))
+    status = reverted(5, PENDING, STARTED, START, jump)
+    assert not Regions(status.cuts).hides(4, START)
+
+
+def test_keys_that_were_started_in_a_reverted_region_are_forgotten():
+    ranges = HiddenRanges([Region(5, 9)])
+    state = folded(CREATE, PENDING, STARTED).current
+    assert not forgotten(state, ranges)
+    state.started_index = 6
+    assert forgotten(state, ranges)
 
 
 def test_a_digest_tells_functions_and_canonical_arguments_apart():

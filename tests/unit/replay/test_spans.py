@@ -1,0 +1,128 @@
+"""What is open after an entry, and after jumps and reverts."""
+
+import random
+
+import pytest
+
+from executor.replay.regions import Regions
+from executor.replay.spans import NOTHING, Open, Spans
+from oplog.entry import (
+    BeginAtomicRegion,
+    Cancelled,
+    End,
+    EndAtomicRegion,
+    InvocationFinished,
+    InvocationStarted,
+    Jump,
+    Log,
+    NoOp,
+    Outcome,
+    PendingInvocation,
+    Region,
+    Revert,
+    SetPersistenceLevel,
+    Start,
+)
+
+AT = 1
+STARTED = InvocationStarted(at=AT, key="k", function="f")
+FINISHED = InvocationFinished(at=AT, outcome=Outcome(exit=0))
+START = Start(at=AT, function="h", function_type="read-local")
+BEGIN = BeginAtomicRegion(at=AT)
+NO_OP = NoOp(at=AT)
+ZONE = SetPersistenceLevel(at=AT, level="persist-nothing")
+SMART = SetPersistenceLevel(at=AT, level="smart")
+
+
+def end(start):
+    return End(at=AT, start_index=start)
+
+
+def end_region(begin):
+    return EndAtomicRegion(at=AT, begin_index=begin)
+
+
+def jump(first, last):
+    return Jump(at=AT, region=Region(first, last))
+
+
+def spans(*entries):
+    return Spans(enumerate(entries, 1))
+
+
+def test_an_oplog_without_entries_has_nothing_open():
+    assert Spans().after(7) == NOTHING
+
+
+@pytest.mark.parametrize("terminal", [end(2), Cancelled(at=AT, start_index=2)])
+def test_a_call_is_open_from_its_start_to_its_terminal(terminal):
+    found = spans(STARTED, START, NO_OP, terminal)
+    assert [found.after(i).calls for i in range(1, 5)] == [set(), {2}, {2}, set()]
+    assert [found.after(i).legal for i in range(1, 5)] == [True, False, False, True]
+
+
+def test_regions_nest_and_the_end_of_an_outer_one_ends_those_inside():
+    found = spans(STARTED, BEGIN, BEGIN, end_region(3), BEGIN, end_region(2), end_region(5))
+    assert [found.after(i).regions for i in range(1, 8)] == [
+        (),
+        (2,),
+        (2, 3),
+        (2,),
+        (2, 5),
+        (),
+        (),
+    ]
+    assert [found.after(i).begin for i in range(1, 8)] == [0, 2, 2, 2, 2, 0, 0]
+
+
+def test_a_zone_is_open_until_another_level_is_set():
+    found = spans(STARTED, ZONE, SMART)
+    assert [found.after(i).begin for i in (1, 2, 3)] == [0, 2, 0]
+    assert spans(STARTED, BEGIN, ZONE).after(3).begin == 2
+
+
+def test_nothing_is_open_between_invocations():
+    found = spans(STARTED, BEGIN, START, FINISHED, STARTED)
+    assert found.after(4) == NOTHING
+    assert found.after(5) == Open(invocation=5)
+
+
+def test_after_a_jump_it_is_open_what_was_before_its_region():
+    found = spans(STARTED, BEGIN, NO_OP, end_region(2), START, jump(4, 6), NO_OP)
+    assert (found.after(5).regions, found.after(5).calls) == ((), {5})
+    assert (found.after(7).regions, found.after(7).calls) == ((2,), set())
+
+
+def test_a_jump_of_a_subtree_changes_nothing():
+    hidden = Jump(at=AT, region=Region(2, 3), subtree=2)
+    assert spans(STARTED, START, hidden).after(3).calls == {2}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_open_is_that_of_the_visible_entries_alone(seed):
+    """Whatever was jumped over or reverted: hidden entries and their cuts leave no trace."""
+    print(f"seed {seed}")
+    chosen = random.Random(seed)
+    entries = [STARTED]
+    for index in range(2, 80):
+        visible = visible_indices(entries)
+        kinds = [START, BEGIN, NO_OP, ZONE, SMART, FINISHED, STARTED]
+        kinds += [end(chosen.randrange(1, index)), end_region(chosen.randrange(1, index))]
+        kinds += [Log(at=AT, level="stdout"), PendingInvocation(at=AT, key="k", function="f")]
+        if chosen.random() < 0.2:
+            region = Region(chosen.choice(visible) + 1, index)
+            entries.append(chosen.choice([Jump, Revert])(at=AT, region=region))
+        else:
+            entries.append(chosen.choice(kinds))
+    found = spans(*entries)
+    for count in range(1, len(entries) + 1):
+        left = visible_indices(entries[:count])
+        plain = Spans((i, entries[i - 1]) for i in left)
+        assert found.after(count) == plain.after(count)
+
+
+def visible_indices(entries):
+    cuts = [(i, e) for i, e in enumerate(entries, 1) if isinstance(e, Jump | Revert)]
+    regions = Regions(cuts)
+    hidden = [i for i in range(1, len(entries) + 1) if i in regions.jumped or i in regions.reverted]
+    return [i for i in range(1, len(entries) + 1) if i not in hidden]
