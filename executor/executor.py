@@ -58,11 +58,13 @@ from executor.wasm.plain import decode_result, encode_arguments
 from executor.wasm.types import FuncType
 from executor.wasm.wave import parse_arguments
 from executor.worker.commits import store_error
+from executor.worker.cutting import revert as revert_worker
 from executor.worker.initial_files import initial_files
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
 from executor.worker.reader import WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
+from executor.worker.resolving import answer_type, append_resolution, uncertain_call
 from executor.worker.revision import Revisions
 from executor.worker.room import RoomProbe
 from executor.worker.status import REFUSING
@@ -297,6 +299,8 @@ class Executor:
         if loop.worker.status.state in REFUSING and loop.worker.unsaved:
             await loop.worker.commit()  # nobody hears of a failure that is not committed
         new = loop.worker.accept(chosen, path, raw)
+        if loop.worker.status.state == "uncertain":
+            await loop.worker.commit()  # nothing runs that would do so
         return Accepted(worker=worker, function=path, key=chosen, deduplicated=not new), loop
 
     async def _wait(
@@ -359,6 +363,60 @@ class Executor:
         """Rebuilds the worker beside the living one, up to entry `to`. Appends nothing."""
         loop = await self._workers.loop(worker)
         return await rebuild_beside(loop.worker, to=to)
+
+    async def resolve(
+        self,
+        worker: str,
+        start: int,
+        choice: Literal["repeat", "fail", "value"],
+        value: object = None,
+        *,
+        go_on: bool = True,
+    ) -> Done:
+        """An owner's word on the uncertain remote write that begins at entry `start`: perform it
+        once more, fail its invocation, or take `value` for its answer (`WaveArguments` for text).
+        The worker then goes on, if `go_on`. Durable on return.
+
+        Raises: WorkerNotFound, UsageError, BadArguments, StoreError.
+        """
+        loop = await self._workers.loop(worker)
+        found = loop.worker
+        call = await uncertain_call(found, start)
+        values = [value]
+        if isinstance(value, WaveArguments):
+            values = parse_arguments(answer_type(call[1]), value.texts, call[0])
+        append_resolution(found, call, choice, values)
+        await found.commit()
+        found.notify()
+        if go_on:
+            loop.start()
+        return Done(worker=worker, done=True, status=found.status.state)
+
+    async def revert(
+        self, worker: str, *, to: int | None = None, last: int | None = None, go_on: bool = True
+    ) -> Done:
+        """Cuts the worker back: to its entry `to`, or by its `last` invocations. Their keys are
+        unknown again; what is queued stays queued. An invocation that is cut in the middle goes on
+        from there, if `go_on`. Durable on return; `done` is false if nothing lies behind the cut.
+
+        Raises: WorkerNotFound, UsageError naming the nearest legal cuts, StoreError.
+        """
+        if (to is None) == (last is None):
+            raise UsageError("give one of `to` and `last`", where="revert")
+        loop = await self._workers.stopped(worker)
+        found = loop.worker
+        try:
+            before = found.writer.last_index
+            revert_worker(found, to=to, last=last)
+            done = found.writer.last_index > before
+            if done:
+                await found.commit()
+                found.trouble = None
+        finally:
+            found.notify()
+            if go_on:
+                loop.start()
+        return Done(worker=worker, done=done, status=found.status.state)
 
     async def delete(self, worker: str) -> Done:
         """Interrupts the worker and removes it with its oplog. Durable on return."""

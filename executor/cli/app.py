@@ -14,7 +14,7 @@ from executor.cli.command_line import CommandLine, command_options
 from executor.cli.demo import demo
 from executor.cli.deploy import component, components, deploy
 from executor.cli.invoke import invoke
-from executor.cli.lifecycle import crash, delete, replay
+from executor.cli.lifecycle import crash, delete, replay, resolve, revert
 from executor.cli.oplog import oplog
 from executor.cli.output import (
     EXIT_DONE,
@@ -40,6 +40,8 @@ COMMANDS: Final = (
     worker,
     crash,
     replay,
+    resolve,
+    revert,
     delete,
     run,
     demo,

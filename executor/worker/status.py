@@ -103,6 +103,8 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whether the current invocation opened an atomic region or a zone that persists nothing."""
     decision: tuple[int, str] = (0, "")
     """Of the last decision: the start of the call, and the choice."""
+    decided_index: int = 0
+    """The index of the last decision."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -158,6 +160,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
                     status.current.attempts += 1
         case Decision():
             status.decision = entry.start_index, entry.choice
+            status.decided_index = index
             status.state = "uncertain" if entry.choice == "asked" else "running"
         case BeginAtomicRegion():
             fold_progress(status)

@@ -278,9 +278,16 @@ class Worker:
                 raise self.trouble_of(key)
             if self.failure_committed and not state.finished_index:
                 raise self.previous_failed()
-            if self.status.state == "uncertain":
+            if self.question_committed:
                 raise self.uncertain()
             await self._news.wait()
+
+    @property
+    def question_committed(self) -> bool:
+        """Whether the worker waits for its owner's word, and nobody can hear otherwise any more."""
+        status = self.status
+        asked = status.state == "uncertain"
+        return asked and status.decided_index <= self.writer.committed_index
 
     @property
     def failure_committed(self) -> bool:

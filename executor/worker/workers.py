@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
+from executor.durable.session import WRITES_AWAITED_MAX_S
 from executor.errors import (
     AlreadyExists,
     HostBindingError,
@@ -80,6 +81,20 @@ class Workers:
         loop = self._known(name)
         if loop is None:
             raise WorkerNotFound(f"no worker {name!r}", where="store", hint="see `shem workers`")
+        return loop
+
+    async def stopped(self, name: str) -> InvocationLoop:
+        """The worker with no instance, and all that was appended committed, until it is awaited
+        again. Raises: WorkerNotFound, StoreError.
+        """
+        loop = await self.loop(name)
+        worker = loop.worker
+        if isinstance(worker.trouble, StoreError):
+            raise worker.trouble
+        await loop.stop(writes_awaited_s=WRITES_AWAITED_MAX_S)
+        while worker.unsaved or loop.running:
+            await worker.commit()
+            await loop.stop(writes_awaited_s=WRITES_AWAITED_MAX_S)
         return loop
 
     async def existing(self, name: str) -> Worker:

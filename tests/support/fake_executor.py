@@ -135,6 +135,15 @@ class FakeExecutor:
         assert self.store.rebuild is not None
         return self.store.rebuild
 
+    async def resolve(self, name, start, choice, value=None) -> Done:
+        self.store.calls.append(("resolve", name, start, choice, value))
+        return Done(worker=name, done=True, status="running")
+
+    async def revert(self, name, *, to=None, last=None, go_on=True) -> Done:
+        self.store.calls.append(("revert", name, to, last, go_on))
+        self.store.read_worker(name)
+        return Done(worker=name, done=True, status="idle")
+
     async def delete(self, name: str) -> Done:
         self.store.calls.append(("delete", name))
         self.store.read_worker(name)

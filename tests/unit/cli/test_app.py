@@ -14,7 +14,8 @@ guest-exit, previous-failed, deleted, interrupted, cancelled, limit, divergence,
 store-corrupt, store-format, store-error, host-binding, internal"""
 
 COMMANDS = (
-    """deploy components component invoke oplog workers worker crash replay delete run demo"""
+    """deploy components component invoke oplog workers worker crash replay resolve revert"""
+    """ delete run demo"""
 )
 
 

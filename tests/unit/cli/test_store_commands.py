@@ -1,5 +1,6 @@
 import pytest
 
+from executor import WaveArguments
 from executor.cli.output import table
 from executor.records import DivergenceRecord, InitialFile, Rebuild
 from executor.worker.reader import WORKERS_PER_PAGE
@@ -92,8 +93,8 @@ def test_one_component_in_full(shem, counter):
 
 def test_what_is_not_there_is_exit_3(shem):
     assert shem("component", "none", "--json").error["kind"] == "unknown-component"
-    for command in ("worker", "oplog", "crash", "replay", "delete"):
-        ran = shem(command, "no/body", "--json")
+    for command in ("worker", "oplog", "crash", "replay", "revert --last 1", "delete"):
+        ran = shem(*command.split(), "no/body", "--json")
         assert (ran.code, ran.stdout, ran.error["kind"]) == (3, "", "unknown-worker")
 
 
@@ -192,6 +193,40 @@ def test_delete_says_what_was_done(shem, store, alice):
         "status": "deleted",
     }
     assert shem("delete", "counter/alice") == (0, "counter/alice: deleted\n", "")
+
+
+def test_revert_names_the_last_entry_or_the_number_of_invocations(shem, store, alice):
+    assert shem("revert", "counter/alice", "--to", "5") == (0, "counter/alice: idle\n", "")
+    assert shem("revert", "counter/alice", "--last", "2", "--json").json == {
+        "worker": "counter/alice",
+        "done": True,
+        "status": "idle",
+    }
+    assert store.calls == [
+        ("revert", "counter/alice", 5, None, False),
+        ("revert", "counter/alice", None, 2, False),
+    ]
+    for options in ((), ("--to", "5", "--last", "2"), ("--to", "0")):
+        assert shem("revert", "counter/alice", *options).code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "choice", "value"),
+    [
+        (("--repeat",), "repeat", None),
+        (("--fail",), "fail", None),
+        (("--value", 'ok("x")'), "value", WaveArguments(('ok("x")',))),
+    ],
+)
+def test_resolve_says_one_word_on_one_call(shem, store, alice, options, choice, value):
+    assert shem("resolve", "counter/alice", "4", *options) == (0, "counter/alice: idle\n", "")
+    assert store.calls == [("resolve", "counter/alice", 4, choice, value)]
+
+
+def test_resolve_wants_just_one_word(shem, store, alice):
+    for options in ((), ("--repeat", "--fail"), ("--fail", "--value", "1")):
+        assert shem("resolve", "counter/alice", "4", *options).code == 2
+    assert store.calls == []
 
 
 def test_run_takes_up_all_workers_and_the_others_only_those_they_name(

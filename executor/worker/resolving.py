@@ -1,0 +1,86 @@
+"""What a worker's owner says of a remote write that may have happened or not.
+
+| choice | recorded                               | then                                |
+|--------|----------------------------------------|-------------------------------------|
+| repeat | decision                               | once more, under the same start     |
+| value  | decision, end with the value           | the guest gets the value            |
+| fail   | decision, invocation-finished, failure | the worker is failed                |
+
+A repeated call records `begun` before its effect: if that attempt is lost as well, the call is
+uncertain again.
+"""
+
+from typing import Final
+
+import trio
+
+from executor.errors import Uncertain, UsageError
+from executor.wasm.check import canonical_arguments
+from executor.wasm.plain import encode_result
+from executor.wasm.types import FuncType
+from executor.worker.worker import Worker
+from oplog.entry import ABSENT, Decision, End, Failure, InvocationFinished, Outcome, Raw, Start
+
+CHOICES: Final = ("repeat", "fail", "value")
+
+
+async def uncertain_call(worker: Worker, start_index: int) -> tuple[str, FuncType]:
+    """The uncertain call that begins at `start_index`: its function, and the type by which the
+    component imports it. True until something is awaited again.
+
+    Raises: UsageError unless the worker waits for a word on just that call.
+    """
+    revision = await trio.to_thread.run_sync(
+        worker.services.revisions.load, worker.status.component, worker.status.revision
+    )
+    status = worker.status
+    if not worker.question_committed:
+        raise UsageError(
+            f"the worker is {status.state}: no call of it is uncertain",
+            where=worker.name,
+            hint="see `shem worker`",
+        )
+    if start_index != status.decision[0]:
+        raise UsageError(
+            f"entry {start_index} is not the uncertain call",
+            where=worker.name,
+            hint=f"it is the one at entry {status.decision[0]}",
+        )
+    start = worker.entries.one(start_index)
+    assert isinstance(start, Start)
+    for imported in revision.component.imports:
+        for name, found in imported.functions.items():
+            if start.function == (f"{imported.name}.{name}" if imported.name else name):
+                return start.function, found
+    raise Uncertain(f"the component imports no {start.function}", where=worker.name)
+
+
+def answer_type(function: FuncType) -> FuncType:
+    """A function that takes the answer of `function` and gives it, so that it reads as one."""
+    params = () if function.result is None else (("value", function.result),)
+    return FuncType(params=params, result=function.result)
+
+
+def append_resolution(
+    worker: Worker, call: tuple[str, FuncType], choice: str, values: list[object]
+) -> None:
+    """Orders the decision and what follows from it. Not durable. `values` holds the answer for
+    `value`, if the function has one. Raises: BadArguments.
+    """
+    function, wit = call
+    wit = answer_type(wit)
+    response: Raw = ABSENT
+    if choice == "value" and wit.result is not None:
+        (value,) = canonical_arguments(wit, values, function)
+        response = encode_result(wit, value)
+    start_index = worker.status.decision[0]
+    at = worker.services.sources.wall_ns()
+    decision = Decision(at=at, start_index=start_index, choice=choice, value=response)
+    with worker.writer.lock:
+        worker.append(decision)
+        if choice == "value":
+            worker.append(End(at=at, start_index=start_index, response=response))
+        elif choice == "fail":
+            text = f"{function}, begun at entry {start_index}, was declared failed by its owner"
+            failure = Failure(kind="guest-error", message=text)
+            worker.append(InvocationFinished(at=at, outcome=Outcome(failure=failure)))

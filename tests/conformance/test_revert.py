@@ -1,0 +1,223 @@
+"""Reverting a worker: legal cuts, forgotten keys, and what stays."""
+
+import pytest
+import trio
+
+from executor.errors import GuestTrap, KeyConflict, PreviousFailed, UnknownKey, UsageError
+from executor.worker.rows import read_worker_id
+from oplog.entry import (
+    BeginAtomicRegion,
+    EndAtomicRegion,
+    InvocationFinished,
+    InvocationStarted,
+    Revert,
+    SetPersistenceLevel,
+)
+from tests.support.executors import LastingEngine, check_rows, run, until, worker_entries
+from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
+
+# Three invocations of one write each:
+# 1 create, 2 pending, 3 started, 4 start, 5 end, 6 finished, 7 pending, 8 started, 9 start, …
+
+
+async def three(shem):
+    for n in (1, 2, 3):
+        await shem.invoke(WORKER, "run", [f"w{n}"], key=f"k{n}")
+
+
+def test_the_last_invocations_are_undone_and_their_keys_are_unknown_again():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+        async with rules(engine, peer) as shem:
+            await three(shem)
+            done = await shem.revert(WORKER, last=2)
+            assert (done.done, done.status) == (True, "idle")
+            assert await shem.invoke(WORKER, "total") == 1
+            assert await shem.invoke(WORKER, "run", ["w1"], key="k1") == 1
+            with pytest.raises(UnknownKey):
+                await shem.invocation(WORKER, "k2")
+            with pytest.raises(UnknownKey):
+                await shem.wait(WORKER, "k3")
+            assert await shem.invoke(WORKER, "run", ["w7"], key="k2") == 17
+            with pytest.raises(KeyConflict):
+                await shem.invoke(WORKER, "run", ["w2"], key="k2")
+            assert (await shem.replay(WORKER)).divergence is None
+        async with rules(engine, peer) as shem:
+            assert await shem.invoke(WORKER, "total") == 17
+            with pytest.raises(UnknownKey):
+                await shem.invocation(WORKER, "k3")
+        assert peer.writes == [1, 2, 3, 7]
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_failed_worker_lives_again_before_its_failure():
+    async def case():
+        engine = LastingEngine()
+        async with rules(engine, RulesPeer()) as shem:
+            await shem.invoke(WORKER, "run", ["w1"])
+            with pytest.raises(GuestTrap):
+                await shem.invoke(WORKER, "run", ["w2 T."], key="bad")
+            with pytest.raises(PreviousFailed):
+                await shem.invoke(WORKER, "total")
+            assert (await shem.revert(WORKER, last=1)).status == "idle"
+            assert (await shem.worker(WORKER)).last_error is None
+            assert await shem.invoke(WORKER, "total") == 1
+            assert await shem.invoke(WORKER, "run", ["w3"], key="bad") == 13
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_cut_at_the_start_of_a_failed_invocation_runs_it_again():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer(r1=[1, 0])
+        async with rules(engine, peer) as shem:
+            with pytest.raises(GuestTrap):
+                await shem.invoke(WORKER, "run", ["w1 r1 t. w2"], key="k")
+            started = index_of(engine, InvocationStarted)
+            done = await shem.revert(WORKER, to=started)
+            assert done.status == "running"
+            assert (await shem.wait(WORKER, "k")).value == 12
+        assert peer.writes == [1, 1, 2]
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_cut_in_the_middle_of_an_invocation_goes_on_from_there():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+        async with rules(engine, peer) as shem:
+            await shem.invoke(WORKER, "run", ["w1 w2"], key="k")
+            await shem.revert(WORKER, to=5, go_on=False)
+            record = await shem.worker(WORKER)
+            assert (record.status, record.current_key) == ("running", "k")
+            assert (await shem.wait(WORKER, "k")).value == 12
+            assert await shem.invoke(WORKER, "run", ["w1 w2"], key="k") == 12
+            assert (await shem.replay(WORKER)).divergence is None
+        assert peer.writes == [1, 2, 2]
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_waiting_invocation_stays_in_the_queue():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+        gate = trio.Event()
+
+        async def wait(_call, _step):
+            await gate.wait()
+
+        async with rules(engine, peer) as shem:
+            await shem.invoke(WORKER, "run", ["w1"], key="k1")
+            peer.before = wait
+            await shem.submit(WORKER, "run", ["w2"], key="k2")
+            await shem.submit(WORKER, "run", ["w3"], key="k3")
+            with trio.move_on_after(0.1):
+                await shem.wait(WORKER, "k2")
+            gate.set()
+            done = await shem.revert(WORKER, to=6, go_on=False)
+            assert done.done
+            record = await shem.worker(WORKER)
+            assert record.pending == ("k3",)
+            assert (await shem.wait(WORKER, "k3")).value == 13
+            with pytest.raises(UnknownKey):
+                await shem.invocation(WORKER, "k2")
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_who_waits_for_a_reverted_key_hears_of_it():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+
+        async def wait(_call, _step):
+            await trio.sleep_forever()
+
+        async with rules(engine, peer) as shem:
+            await shem.invoke(WORKER, "run", ["r1"])
+            peer.before = wait
+            heard = []
+
+            async def waiter():
+                with pytest.raises(UnknownKey, match="was reverted"):
+                    await shem.invoke(WORKER, "run", ["w2"], key="k2")
+                heard.append(True)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(waiter)
+                await until(lambda: peer.writes)
+                with trio.move_on_after(20):
+                    await shem.revert(WORKER, last=1)
+            assert heard == [True]
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    ("cut", "nearest"),
+    [
+        (lambda engine: 4, "3 or 5"),
+        (lambda engine: index_of(engine, BeginAtomicRegion), "5 or 9"),
+        (lambda engine: index_of(engine, BeginAtomicRegion) + 2, "5 or 9"),
+        (lambda engine: index_of(engine, SetPersistenceLevel), "9 or 11"),
+    ],
+)
+def test_a_cut_inside_a_pair_is_refused_and_the_nearest_ones_are_named(cut, nearest):
+    # 4, 5 a write; 6 begin, 7, 8 a write, 9 end; 10, 11 a zone; 12, 13 a write
+    async def case():
+        engine = LastingEngine()
+        async with rules(engine, RulesPeer()) as shem:
+            await shem.invoke(WORKER, "run", ["w1 b0 w2 e0 z. s. w3"])
+            assert index_of(engine, EndAtomicRegion) == 9
+            count = len(worker_entries(engine, WORKER))
+            with pytest.raises(UsageError, match="cannot be cut") as refusal:
+                await shem.revert(WORKER, to=cut(engine))
+            assert refusal.value.hint.endswith(f": {nearest}")
+            assert len(worker_entries(engine, WORKER)) == count
+
+    run(case)
+
+
+def test_a_cut_that_is_none_is_refused_in_words():
+    async def case():
+        engine = LastingEngine()
+        async with rules(engine, RulesPeer(r1=[1])) as shem:
+            await shem.invoke(WORKER, "run", ["i0 w1 r1 j0"])
+            last = len(worker_entries(engine, WORKER))
+            for arguments in ({"to": 0}, {"to": last + 1}, {"last": 2}, {"last": 0}, {}):
+                with pytest.raises(UsageError):
+                    await shem.revert(WORKER, **arguments)
+            with pytest.raises(UsageError, match="is hidden"):
+                await shem.revert(WORKER, to=6)
+            assert not (await shem.revert(WORKER, to=last)).done
+            assert len(worker_entries(engine, WORKER)) == last
+
+    run(case)
+
+
+def test_a_revert_may_follow_a_revert_and_a_jump():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer(r1=[1])
+        async with rules(engine, peer) as shem:
+            await three(shem)
+            await shem.invoke(WORKER, "run", ["i0 w4 r1 j0 w5"], key="j")
+            await shem.revert(WORKER, last=2)
+            assert await shem.invoke(WORKER, "run", ["w6"], key="k3") == 126
+            await shem.revert(WORKER, last=2)
+            assert await shem.invoke(WORKER, "total") == 1
+            for key in ("k2", "k3", "j"):
+                with pytest.raises(UnknownKey):
+                    await shem.invocation(WORKER, key)
+            assert (await shem.replay(WORKER)).divergence is None
+        reverts = [e for _, e in worker_entries(engine, WORKER) if isinstance(e, Revert)]
+        assert len(reverts) == 2
+        finished = [e for _, e in worker_entries(engine, WORKER) if type(e) is InvocationFinished]
+        assert len(finished) == 6
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
