@@ -47,6 +47,49 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     retry_count: int = 0
 
 
+class FoundWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as its last commit left it."""
+
+    component_id: str
+    name: str
+    """Without the component."""
+    revision: int
+    environment: Sequence[tuple[str, str]]
+    status: str
+    retry_count: int
+    created_at: int
+    """Nanoseconds since the Unix epoch."""
+
+
+class Directory(Protocol):
+    """What is committed of components and workers; on the lane, a read of microseconds."""
+
+    def component_id(self, name: str) -> str | None: ...
+
+    def component_name(self, component_id: str) -> str | None: ...
+
+    def worker(self, component: str, name: str) -> FoundWorker | None: ...
+
+    def workers(self, component: str, after: str, limit: int) -> Sequence[FoundWorker]:
+        """Workers of a component in the order of names, behind the one that is called `after`."""
+
+
+class EmptyDirectory:
+    """Of a state without a store."""
+
+    def component_id(self, _name: str) -> str | None:
+        return None
+
+    def component_name(self, _component_id: str) -> str | None:
+        return None
+
+    def worker(self, _component: str, _name: str) -> FoundWorker | None:
+        return None
+
+    def workers(self, _component: str, _after: str, _limit: int) -> Sequence[FoundWorker]:
+        return ()
+
+
 NOBODY: Final = WorkerIdentity()
 
 
@@ -56,6 +99,7 @@ class HostState:
     __slots__ = (
         "arguments",
         "clock",
+        "directory",
         "environment",
         "files",
         "handles",
@@ -83,3 +127,5 @@ class HostState:
         self.handles = HandleTable()
         self.clock = WorkerClock()
         self.identity = identity
+        self.directory: Directory = EmptyDirectory()
+        """Of the store, once whoever makes the instance has set it."""

@@ -1,6 +1,6 @@
 """Making an instance of a worker: revision, place in the oplog, host state, lane."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import trio
 
@@ -10,8 +10,8 @@ from executor.host.state import HostState, WorkerIdentity
 from executor.replay.cursor import Cursor
 from executor.replay.regions import Regions
 from executor.wasm.instance import Instance, Returned
+from executor.worker.directory import StoreDirectory, environment
 from executor.worker.resident import Replayed, Resident
-from executor.worker.revision import Revision
 from executor.worker.status import REFUSING
 from executor.worker.worker import Worker
 from oplog import entry as entries
@@ -60,10 +60,11 @@ async def make_resident(
         session=session,
         sources=services.sources,
         files=files,
-        environment=environment(worker, revision),
+        environment=environment(status, revision.row.env),
         arguments=(),
         identity=identity(worker),
     )
+    state.directory = StoreDirectory(services.store.engine)
     memory = status.limits.get("memory_bytes")
     instance = Instance(revision.linker, lane, state, memory_bytes_max=memory)
     listener.instance = instance
@@ -98,18 +99,6 @@ def recorded_stop(worker: Worker) -> tuple[int, entries.Outcome] | None:
     if not isinstance(finished, entries.InvocationFinished):
         return None  # appended a moment ago and not committed: beyond the target
     return state.started_index, finished.outcome
-
-
-def environment(worker: Worker, revision: Revision) -> Sequence[tuple[str, str]]:
-    """The component's variables, then the worker's over them, then the three of its own."""
-    status = worker.status
-    merged = {**revision.row.env, **status.env}
-    own = {
-        "GOLEM_WORKER_NAME": status.name.partition("/")[2],
-        "GOLEM_COMPONENT_ID": status.component_id,
-        "GOLEM_COMPONENT_VERSION": str(status.revision),
-    }
-    return [*((name, value) for name, value in merged.items() if name not in own), *own.items()]
 
 
 def identity(worker: Worker) -> WorkerIdentity:

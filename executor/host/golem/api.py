@@ -2,8 +2,8 @@
 
 Marks (`executor.durable.marks`) are positional entries of their own; what reads the guest's modes
 is answered from them, in both modes of the worker. Functions that concern promises, updates, forks
-or other workers are linked, since guests import them without calling them; a call leaves the guest
-with a sentence.
+or reverts are linked, since guests import them without calling them; a call leaves the guest with a
+sentence.
 """
 
 import math
@@ -15,6 +15,7 @@ from executor.durable import marks
 from executor.durable.definition import Awaited, HostFunctionRow, Local, Recorded
 from executor.durable.function_type import READ_LOCAL, WRITE_LOCAL, WRITE_REMOTE
 from executor.errors import GuestError, LimitError
+from executor.host.golem import others
 from executor.host.golem.rpc import RPC_TYPES, uuid_record
 from executor.host.golem.wit import HOST
 from executor.host.interface import InterfaceTable, host_interface
@@ -33,15 +34,9 @@ NOT_OFFERED: Final = (
     "complete-promise",
     "delete-promise",
     "update-worker",
-    "get-worker-metadata",
     "fork-worker",
     "revert-worker",
     "fork",
-    "resolve-component-id",
-    "resolve-worker-id",
-    "resolve-worker-id-strict",
-    "[constructor]get-workers",
-    "[method]get-workers.get-next",
 )
 
 
@@ -102,7 +97,7 @@ def set_policy(state: Any, policy: dict[str, Any]) -> None:
 def not_offered(name: str) -> Local:
     def refuse(*_: object) -> object:
         raise LimitError(
-            f"{INTERFACE}.{name} is not offered yet: no promises, forks, updates, or other workers",
+            f"{INTERFACE}.{name} is not offered yet: no promises, forks, updates or reverts",
             where=INTERFACE,
             hint="the function may be imported, but not called",
         )
@@ -143,6 +138,7 @@ ROWS: Final[tuple[HostFunctionRow, ...]] = (
     Local("set-idempotence-mode", on_session(marks.set_idempotence_mode)),
     Awaited(name="generate-idempotency-key", function_type=WRITE_REMOTE, action=generate_key),
     Recorded(name="get-self-metadata", function_type=READ_LOCAL, action=read_metadata),
+    *others.ROWS,
     *(not_offered(name) for name in NOT_OFFERED),
 )
 

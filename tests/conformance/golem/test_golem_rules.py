@@ -16,6 +16,7 @@ from trio.testing import trio_test
 
 from executor.errors import Divergence, GuestError, GuestTrap, LimitError, PreviousFailed
 from executor.executor import Executor
+from executor.wasm.values import Variant
 from executor.worker.reader import StoreReader
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
 from tests.conformance.golem.not_built import CannedHttp, StepServer, offering
@@ -130,15 +131,61 @@ async def test_what_is_not_offered_yet_says_so(tmp_path: Path, mode: str, no_htt
         "worker-name": "other",
     }
     async with deployed(tmp_path, "runtime-service") as shem:
-        for name, arguments in (
-            ("update-worker", [worker_id, 1, "automatic"]),
-            ("get-worker-metadata", [worker_id]),
-            ("get-workers", [worker_id["component-id"], None, True]),
-        ):
+        for name, arguments in (("update-worker", [worker_id, 1, "automatic"]),):
             worker = f"runtime-service/{name}"
             with pytest.raises(LimitError, match=f"{name} is not offered yet"):
                 await shem.invoke(worker, name, arguments)
             await rebuilt(shem, worker, mode)
+
+
+@trio_test
+async def test_a_guest_reads_the_metadata_of_workers(
+    tmp_path: Path, mode: str, no_http: None
+) -> None:
+    async with deployed(tmp_path, "runtime-service") as shem:
+        own = await called(shem, RUNTIME, mode, "get-self-metadata")
+        component_id = own["worker-id"]["component-id"]
+        await shem.invoke("runtime-service/other", "explicit-commit", [0], env={"A": "1"})
+        other = await called(
+            shem, RUNTIME, mode, "get-worker-metadata", own["worker-id"] | {"worker-name": "other"}
+        )
+        assert (other["worker-id"]["worker-name"], other["status"]) == ("other", "idle")
+        assert ("A", "1") in other["env"]
+        nobody = own["worker-id"] | {"worker-name": "nobody"}
+        assert await called(shem, RUNTIME, mode, "get-worker-metadata", nobody) is None
+
+        async def names(wanted: object) -> list[str]:
+            found = await called(shem, RUNTIME, mode, "get-workers", component_id, wanted, True)
+            return [worker["worker-id"]["worker-name"] for worker in found]
+
+        def one(case: str, **fields: object) -> dict[str, object]:
+            return {"filters": [{"filters": [Variant(case, fields)]}]}
+
+        assert await names(None) == ["other", "w"]
+        assert await names(one("name", comparator="equal", value="other")) == ["other"]
+        assert await names(one("name", comparator="not-like", value="the")) == ["w"]
+        assert await names(one("env", name="A", comparator="equal", value="1")) == ["other"]
+        assert await names(one("status", comparator="equal", value="running")) == ["w"]
+        assert await names(one("version", comparator="greater", value=0)) == []
+        assert await names(one("created-at", comparator="greater", value=0)) == ["other", "w"]
+        nothing = {"uuid": {"high-bits": 1, "low-bits": 2}}
+        assert await called(shem, RUNTIME, mode, "get-workers", nothing, None, True) == []
+
+
+@trio_test
+async def test_components_are_resolved_by_name(tmp_path: Path, mode: str) -> None:
+    target = "component-resolve-target"
+    async with deployed(tmp_path, "component-resolve") as shem:
+        counters = await shem.deploy(golem_component("counters"), name=target)
+        await shem.invoke(f"{target}/counter-1", "inc-global-by", [1])
+        found = await called(shem, "component-resolve/w", mode, "run")
+        number = uuid.UUID(counters.id).int
+        component_id = {"uuid": {"high-bits": number >> 64, "low-bits": number & (2**64 - 1)}}
+        assert found == (
+            component_id,
+            {"component-id": component_id, "worker-name": "counter-1"},
+            None,
+        )
 
 
 @trio_test

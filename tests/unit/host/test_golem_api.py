@@ -6,6 +6,9 @@ import pytest
 
 from executor.errors import GuestError, LimitError
 from executor.host.golem.api import NOT_OFFERED
+from executor.host.golem.others import matches
+from executor.host.golem.rpc import uuid_record
+from executor.host.state import FoundWorker
 from executor.wasm.values import Variant
 from oplog.entry import NoOp, SetIdempotenceMode, SetPersistenceLevel, SetRetryPolicy
 from tests.support.host_calls import IDENTITY, TABLES
@@ -92,3 +95,99 @@ def test_what_is_not_offered_says_so(name):
     with pytest.raises(LimitError) as refusal:
         row.call(None)
     assert refusal.value.message.startswith(f"{HOST}.{name} is not offered yet")
+
+
+OTHER = "0b3c2a8e-5a35-4f0a-9f0c-7f2a4b7d1e56"
+OTHER_ID = {"uuid": uuid_record(OTHER)}
+
+
+class FakeDirectory:
+    """One component, `shop`, with so many idle workers, and the one that asks."""
+
+    def __init__(self, count=120):
+        self.names = sorted([f"w-{n:03}" for n in range(count)])
+
+    def component_id(self, name):
+        return OTHER if name == "shop" else None
+
+    def component_name(self, component_id):
+        return "shop" if component_id == OTHER else None
+
+    def worker(self, component, name):
+        return found(name) if component == "shop" and name in self.names else None
+
+    def workers(self, component, after, limit):
+        assert component == "shop"
+        return [found(name) for name in self.names if name > after][:limit]
+
+
+def found(name, **fields):
+    fields = {"status": "uncertain", "revision": 1, "environment": [("A", name)]} | fields
+    return FoundWorker(component_id=OTHER, name=name, retry_count=0, created_at=5_000_000, **fields)
+
+
+def enumerated(guest, wanted=None, component_id=OTHER_ID):
+    number = guest.call(f"{HOST}.[constructor]get-workers", component_id, wanted, True)
+    names = []
+    while (page := guest.call(f"{HOST}.[method]get-workers.get-next", number)) is not None:
+        names.append([worker["worker-id"]["worker-name"] for worker in page])
+    assert guest.call(f"{HOST}.[method]get-workers.get-next", number) is None
+    guest.drop(HOST, "get-workers", number)
+    return names
+
+
+def test_workers_are_enumerated_page_by_page(guest):
+    guest.state.directory = FakeDirectory()
+    pages = enumerated(guest)
+    assert [len(page) for page in pages] == [50, 50, 20]
+    assert [name for page in pages for name in page] == guest.state.directory.names
+    wanted = {"filters": [{"filters": [text("name", "like", "-11")]}]}
+    assert enumerated(guest, wanted) == [[f"w-{n}" for n in range(110, 120)]]
+    assert enumerated(guest, component_id={"uuid": uuid_record(IDENTITY.component_id)}) == []
+
+
+def text(case, comparator, value):
+    return Variant(case, {"comparator": comparator, "value": value})
+
+
+def env(comparator, value):
+    return Variant("env", {"name": "A", "comparator": comparator, "value": value})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        ([[]], True),
+        ([], False),
+        ([[text("name", "equal", "a")]], True),
+        ([[text("name", "not-equal", "a")]], False),
+        ([[text("name", "equal", "b")], [text("version", "equal", 1)]], True),
+        ([[text("name", "equal", "a"), text("version", "less", 1)]], False),
+        ([[text("version", "greater-equal", 1), text("version", "less-equal", 1)]], True),
+        ([[text("status", "equal", "suspended")]], True),
+        ([[text("status", "less", "idle")]], False),
+        ([[text("created-at", "greater", 4)]], True),
+        ([[text("created-at", "greater", 5)]], False),
+        ([[env("like", "a")]], True),
+        ([[env("not-like", "a")]], False),
+        ([[Variant("env", {"name": "B", "comparator": "not-equal", "value": "a"})]], False),
+    ],
+)
+def test_a_filter_is_any_of_several_that_hold_as_a_whole(wanted, fits):
+    any_of = {"filters": [{"filters": every} for every in wanted]}
+    assert matches(found("a"), any_of) == fits
+
+
+def test_names_are_resolved_and_metadata_read(guest):
+    guest.state.directory = FakeDirectory(2)
+    worker_id = {"component-id": OTHER_ID, "worker-name": "w-001"}
+    assert guest.call(f"{HOST}.resolve-component-id", "shop") == OTHER_ID
+    assert guest.call(f"{HOST}.resolve-component-id", "none") is None
+    assert guest.call(f"{HOST}.resolve-worker-id", "shop", "w-001") == worker_id
+    assert guest.call(f"{HOST}.resolve-worker-id", "none", "w-001") is None
+    assert guest.call(f"{HOST}.resolve-worker-id-strict", "shop", "w-001") == worker_id
+    assert guest.call(f"{HOST}.resolve-worker-id-strict", "shop", "w-002") is None
+    read = guest.call(f"{HOST}.get-worker-metadata", worker_id)
+    assert (read["worker-id"], read["status"]) == (worker_id, "suspended")
+    nobody = worker_id | {"worker-name": "w-002"}
+    assert guest.call(f"{HOST}.get-worker-metadata", nobody) is None
