@@ -129,6 +129,13 @@ class InvocationLoop:
         self._closed = True
         await self.stop(writes_awaited_s=writes_awaited_s)
 
+    def take_up_again(self) -> None:
+        """After a deletion that failed; what was lost meanwhile was left unsaid."""
+        failed = self.worker.writer.failed
+        if failed is not None and not self._regaining:
+            self._hold(failed)
+        self.start()
+
     def _on_lost(self, error: OplogError) -> None:
         """Entries could not be committed. The guest may wait for hours in a call that needs no
         commit, so the loop is ended wherever it is.

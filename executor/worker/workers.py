@@ -210,7 +210,7 @@ class Workers:
             self._leaving.discard(name)
             if not worker.gone:
                 worker.deleted = False
-                loop.start()
+                loop.take_up_again()
         self._loops.pop(name, None)
         worker.notify()
         return Done(worker=name, done=True, status="deleted")

@@ -1,6 +1,5 @@
 """Crashes, cancellations and refusals that come while the worker is about to change its state."""
 
-import threading
 import time
 from functools import partial
 from unittest.mock import patch
@@ -12,15 +11,15 @@ from trio.testing import wait_all_tasks_blocked
 from executor import Ok, Transient, host_function
 from executor import executor as executor_module
 from executor.errors import GuestTrap, PreviousFailed, StoreError
-from executor.wasm.instance import Instance
 from executor.wasm.lane import Lanes
 from executor.worker.rows import read_worker_id
-from oplog.entry import End, InvocationFinished, InvocationStarted, Start
+from oplog.entry import End, Error, InvocationFinished, InvocationStarted, Start
 from oplog.errors import OplogError
 from tests.support import guests
 from tests.support.engines import Hold
 from tests.support.executors import (
     LastingEngine,
+    SlowClosing,
     check_rows,
     deployed,
     kinds,
@@ -159,26 +158,6 @@ def test_a_crash_while_the_outcome_is_being_committed_keeps_the_outcome_and_its_
     run_apart(case)
 
 
-class SlowClosing:
-    """The lane is busy with something else when the first instance is to be closed."""
-
-    def __init__(self):
-        self.begun = trio.Event()
-        self.go = threading.Event()
-
-    def installed(self):
-        close = Instance.close
-        slow = self
-
-        def closed(self, done=None):
-            if not slow.begun.is_set():
-                slow.begun.set()
-                self._lane.post(partial(slow.go.wait, 10))
-            close(self, done)
-
-        return patch.object(Instance, "close", closed)
-
-
 @pytest.mark.parametrize("accepted", ["committed", "in memory"])
 def test_a_crash_while_a_retry_leaves_its_instance_waits_until_it_has_left(accepted):
     async def case():
@@ -202,13 +181,26 @@ def test_a_crash_while_a_retry_leaves_its_instance_waits_until_it_has_left(accep
             if accepted == "committed":
                 await shem.submit("charger/w", "charge-many", [3], key="k", run=False)
             closing = SlowClosing()
+            hold = Hold()
+            engine.on_write = hold
+            rebuilds = []
+
+            async def crash():
+                rebuilds.append(await shem.crash("charger/w"))
+
             with trio.fail_after(SOON_S), closing.installed():
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(ask)
                     await closing.begun.wait()
-                    nursery.start_soon(shem.crash, "charger/w")
+                    nursery.start_soon(crash)
                     await wait_all_tasks_blocked()
                     closing.go.set()
+                    await trio.to_thread.run_sync(hold.entered.wait, 10)
+                    await wait_all_tasks_blocked(0.01)
+                    engine.on_write = lambda _: None
+                    hold.go.set()
+            failed = kinds(engine, "charger/w").index(Error) + 1
+            assert [rebuild.entries for rebuild in rebuilds] == [failed]
             assert (await shem.replay("charger/w")).divergence is None
         assert answers == [3]
         assert asked == [1, 2, 2, 3]
@@ -239,6 +231,38 @@ def test_a_crash_that_is_cancelled_leaves_the_worker_running():
                 gate.go.set()
                 assert (await shem.wait("relay/w", "k")).value == Ok("a!")
         assert kinds(engine, "relay/w").count(InvocationFinished) == 1
+
+    run_apart(case)
+
+
+def test_a_crash_that_is_cancelled_amid_its_rebuild_leaves_no_instance_behind():
+    async def case():
+        engine = LastingEngine()
+        gate = Gate("read-remote")
+        hold = Hold()
+        read = engine.read_entries
+
+        def read_once_held(worker_id, first, limit):
+            hold((worker_id, first))
+            return read(worker_id, first, limit)
+
+        async with deployed(engine=engine, host=[gate.call]) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await gate.entered.wait()
+            gate.entered = trio.Event()
+            engine.read_entries = read_once_held
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(shem.crash, "relay/w")
+                await trio.to_thread.run_sync(hold.entered.wait, 10)
+                nursery.cancel_scope.cancel()
+                with trio.CancelScope(shield=True):
+                    await wait_all_tasks_blocked()
+                hold.go.set()
+            with trio.fail_after(SOON_S):
+                await gate.entered.wait()
+                gate.go.set()
+                assert (await shem.wait("relay/w", "k")).value == Ok("a!")
+            assert sum(lane.assigned_count for lane in lanes_of(shem)) == 1
 
     run_apart(case)
 
@@ -298,17 +322,18 @@ def test_a_failure_is_told_to_nobody_before_it_is_committed(earlier):
             engine.on_write = hold
             heard = []
 
-            async def ask(key, function, *arguments):
+            async def ask(key, call, *arguments):
                 try:
-                    await shem.invoke("adder/w", function, arguments, key=key)
+                    await call("adder/w", *arguments, key=key)
                 except (GuestTrap, PreviousFailed) as error:
                     heard.append((key, type(error)))
 
+            following = (shem.wait,) if earlier else (shem.invoke, "add", [3])
             with trio.fail_after(SOON_S):
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(ask, "bad", "fail")
+                    nursery.start_soon(ask, "bad", shem.invoke, "fail")
                     await trio.to_thread.run_sync(hold.entered.wait, 10)
-                    nursery.start_soon(ask, "next", "add", 3)
+                    nursery.start_soon(ask, "next", *following)
                     await wait_all_tasks_blocked()
                     early = list(heard)
                     engine.on_write = lambda _: None

@@ -14,6 +14,7 @@ from tests.support import guests
 from tests.support.engines import Hold
 from tests.support.executors import (
     LastingEngine,
+    SlowClosing,
     check_rows,
     deployed,
     kinds,
@@ -105,7 +106,7 @@ def test_a_loss_is_told_while_the_guest_waits_and_the_worker_goes_on_when_there_
 def test_who_meets_a_full_disk_hears_whether_the_key_was_accepted(committed):
     async def case():
         engine = FullEngine()
-        asked = "relay/w", "relay", ["b"]
+        asked = "relay/w", "count"
         words, hint = "not accepted", "make space and try again"
         reports = []
         async with deployed(engine=engine, host=[echo()], report=reports.append) as shem:
@@ -126,19 +127,20 @@ def test_who_meets_a_full_disk_hears_whether_the_key_was_accepted(committed):
                     await shem.invocation("relay/w", "k")
             engine.full = False
             await until(lambda: not shem._workers._loops["relay/w"].worker.trouble)
-            assert await shem.invoke(*asked, key="k") == Ok("b")
+            assert await shem.invoke(*asked, key="k") == 1
         assert reports == [f"relay/w: {NO_ROOM}"]
         check_rows(engine, read_worker_id(engine, "relay/w"))
 
     run_apart(case)
 
 
-def test_a_new_worker_that_meets_a_full_disk_was_not_accepted_and_can_be_made_later():
+@pytest.mark.parametrize("runs", [True, False], ids=["run", "accept"])
+def test_a_new_worker_that_meets_a_full_disk_was_not_accepted_and_can_be_made_later(runs):
     async def case():
         engine = FullEngine()
         async with deployed(engine=engine, host=[echo()]) as shem:
             engine.full = True
-            refused = await refusal_of(shem.submit, "relay/w", "relay", ["a"], key="k")
+            refused = await refusal_of(shem.submit, "relay/w", "relay", ["a"], key="k", run=runs)
             assert refused.message == f"{NO_ROOM}: not accepted"
             with pytest.raises(WorkerNotFound):
                 await shem.worker("relay/w")
@@ -151,6 +153,49 @@ def test_a_new_worker_that_meets_a_full_disk_was_not_accepted_and_can_be_made_la
                     except StoreError:
                         await trio.sleep(0.01)
         check_rows(engine, read_worker_id(engine, "relay/w"))
+
+    run_apart(case)
+
+
+def test_a_worker_that_was_only_accepted_for_goes_on_when_there_is_room():
+    async def case():
+        engine = FullEngine()
+        async with deployed(engine=engine, host=[echo()]) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k", run=False)
+            engine.full = True
+            await refusal_of(shem.submit, "relay/w", "relay", ["b"], key="k2", run=False)
+            engine.full = False
+            with trio.fail_after(SOON_S):
+                await until(lambda: InvocationFinished in kinds(engine, "relay/w"))
+                assert (await shem.wait("relay/w", "k")).value == Ok("a")
+
+    run_apart(case)
+
+
+def test_no_worker_is_taken_up_for_room_while_the_executor_closes():
+    async def case():
+        engine = FullEngine()
+        gate = Gate()
+
+        async def make_room():
+            probes = engine.probes
+            engine.full = False
+            await until(lambda: engine.probes > probes)
+            await wait_all_tasks_blocked(0.02)
+            gate.go.set()
+
+        async with (
+            trio.open_nursery() as nursery,
+            deployed(engine=engine, host=[gate.call]) as shem,
+        ):
+            await shem.submit("relay/held", "relay", ["b"], key="k", run=False)
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await gate.entered.wait()
+            engine.full = True
+            await refusal_of(shem.submit, "relay/held", "relay", ["b"])
+            nursery.start_soon(make_room)
+        assert len(gate.keys) == 1
+        assert InvocationFinished not in kinds(engine, "relay/held")
 
     run_apart(case)
 
@@ -225,6 +270,45 @@ def test_who_waits_for_a_worker_whose_deletion_fails_gets_the_answer():
                     await gate.entered.wait()
                     gate.go.set()
             assert answers == [Ok("a!")]
+
+    run_apart(case)
+
+
+def test_what_is_lost_while_a_deletion_is_under_way_is_noticed_when_the_deletion_fails():
+    async def case():
+        engine = FullEngine()
+        gate = Gate("read-remote")
+        hold = Hold()
+        closing = SlowClosing()
+        refuse = engine.on_write
+        asked = "relay/w", "relay", ["a"]
+        async with deployed(engine=engine, host=[gate.call]) as shem:
+            await shem.submit(*asked, key="k", run=False)
+
+            async def submit():
+                assert (await refusal_of(shem.submit, *asked, key="k")).kind == "disk-full"
+                closing.go.set()  # the loss is known by now
+
+            async def delete():
+                assert (await refusal_of(shem.delete, "relay/w")).kind == "disk-full"
+
+            with trio.fail_after(SOON_S), closing.installed():
+                async with trio.open_nursery() as nursery:
+                    shem._workers._loops["relay/w"].start()
+                    await gate.entered.wait()
+                    engine.on_write = lambda batches: hold(batches) or refuse(batches)
+                    nursery.start_soon(submit)
+                    await trio.to_thread.run_sync(hold.entered.wait, 10)
+                    nursery.start_soon(delete)
+                    await closing.begun.wait()
+                    engine.full = True
+                    hold.go.set()
+            engine.full = False
+            gate.go.set()
+            with trio.fail_after(SOON_S):
+                await until(lambda: InvocationFinished in kinds(engine, "relay/w"))
+                assert (await shem.wait("relay/w", "k")).value == Ok("a!")
+        check_rows(engine, read_worker_id(engine, "relay/w"))
 
     run_apart(case)
 

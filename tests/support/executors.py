@@ -8,6 +8,7 @@ with the rows that the fold gives. `Traces` keeps what each instance asked and w
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +20,7 @@ from executor import executor as executor_module
 from executor.host import INTERFACES
 from executor.replay.regions import Regions
 from executor.wasm.host_function import PENDING, HostFunction, HostInterface
+from executor.wasm.instance import Instance
 from executor.worker import revision as revision_module
 from executor.worker.entries import WorkerEntries
 from executor.worker.rows import (
@@ -228,6 +230,26 @@ class Traces:
             return value
 
         return replace(function, call=waiting if function.waits else plain)
+
+
+class SlowClosing:
+    """The lane is busy with something else when the first instance is to be closed."""
+
+    def __init__(self):
+        self.begun = trio.Event()
+        self.go = threading.Event()
+
+    def installed(self):
+        close = Instance.close
+        slow = self
+
+        def closed(self, done=None):
+            if not slow.begun.is_set():
+                slow.begun.set()
+                self._lane.post(partial(slow.go.wait, 10))
+            close(self, done)
+
+        return patch.object(Instance, "close", closed)
 
 
 class TracedPending:
