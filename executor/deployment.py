@@ -42,7 +42,9 @@ class DeployOptions(TypedDict, total=False):
     files: Sequence[InitialFile]
     """Files that its workers start with."""
     host: Sequence[str]
-    """`MODULE:ATTR` of host functions, imported from the current directory, now and at recovery."""
+    """`MODULE:ATTR` of host functions, imported from a directory, now and at recovery."""
+    host_directory: str
+    """That directory; the current one if it is left out."""
     limits: dict[str, int]
     """By name, in bytes: `memory`."""
 
@@ -97,7 +99,7 @@ def compile_checked(
     component = services.revisions.compiled(wasm, content_digest(wasm))
     tell("checking imports")
     host = options.get("host", ())
-    services.revisions.check(component, host, str(Path.cwd()) if host else "")
+    services.revisions.check(component, host, host_directory(options))
     return component
 
 
@@ -127,10 +129,17 @@ def revision_row(
         env=dict(options.get("env", {})),
         files=tuple(files),
         host=host,
-        host_directory=os.fspath(Path.cwd()) if host else "",
+        host_directory=host_directory(options),
         limits={f"{limit}_bytes": size for limit, size in options.get("limits", {}).items()},
     )
     return row, contents
+
+
+def host_directory(options: DeployOptions) -> str:
+    """Where the revision's host functions are imported from; "" if there are none."""
+    if not options.get("host"):
+        return ""
+    return options.get("host_directory") or os.fspath(Path.cwd())
 
 
 def ignore_progress(stage: str) -> None:

@@ -106,6 +106,8 @@ class World(TypedDict, total=False):
     """Committed output of guests, on the trio thread."""
     report: Callable[[str], None] | None
     """What belongs to no caller: a worker that stands still."""
+    before_close: Callable[[], None] | None
+    """Called last, before the store and with it its lock is given up."""
 
 
 class Executor:
@@ -116,6 +118,8 @@ class Executor:
         self._services = services
         self._reader = StoreReader(services.store.engine)
         self._workers = Workers(services, self._reader)
+        self._runs_all = 0
+        """How many `run` are under way: what is only accepted meanwhile is taken up."""
 
     @classmethod
     @asynccontextmanager
@@ -180,6 +184,8 @@ class Executor:
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
+                if (before_close := world.get("before_close")) is not None:
+                    before_close()
                 await trio.to_thread.run_sync(store.close)
                 lanes.close()
             inbox.close()
@@ -227,7 +233,8 @@ class Executor:
         run: bool = True,
     ) -> Accepted:
         """Accepts an invocation; creates the worker if there is none. Durable on return: it will
-        run once, whatever happens to this process; here and now, unless `run` is false.
+        run once, whatever happens to this process; here and now, unless `run` is false and nobody
+        runs everything.
 
         Raises: RequestError of any kind, PreviousFailed, StoreError; then nothing is recorded.
         """
@@ -242,6 +249,11 @@ class Executor:
             except StoreError as error:
                 raise found.told(error, accepted.key) from error
         return accepted
+
+    def take_up(self, worker: str) -> None:
+        """Runs what was only accepted, if this process runs everything."""
+        if self._runs_all:
+            self._workers.take_up(worker)
 
     async def wait(self, worker: str, key: str, *, timeout_s: float | None = None) -> Invocation:
         """The outcome of an accepted key, once it is committed; `pending` after the timeout.
@@ -429,17 +441,21 @@ class Executor:
         keeps a worker with work from running (each is reported).
         """
         self._workers.take_up_all()
-        lost = self._services.store_lost
-        if until_idle:
-            await self._workers.wait_idle()
-        else:
-            await lost.wait()
-        closed_by = self._services.store.closed_by
-        if lost.is_set() and closed_by is not None:
-            raise store_error(closed_by, str(self.path))
-        troubles = self._workers.troubles()
-        if troubles:
-            raise troubles[0]
+        self._runs_all += 1
+        try:
+            lost = self._services.store_lost
+            if until_idle:
+                await self._workers.wait_idle()
+            else:
+                await lost.wait()
+            closed_by = self._services.store.closed_by
+            if lost.is_set() and closed_by is not None:
+                raise store_error(closed_by, str(self.path))
+            troubles = self._workers.troubles()
+            if troubles:
+                raise troubles[0]
+        finally:
+            self._runs_all -= 1
 
 
 def ignore_output(worker: str, level: str, text: bytes) -> None:

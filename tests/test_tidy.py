@@ -72,6 +72,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.wasm",
         "oplog",
     ),
+    "executor.server": (
+        "executor.deployment",
+        "executor.errors",
+        "executor.executor",
+        "executor.records",
+        "executor.wasm.plain",
+        "executor.worker",
+        "oplog",
+    ),
     "executor.cli": ("executor", "oplog"),
     # The modules at the top of the package, `executor/executor.py` among them: the library.
     "executor": (
@@ -91,10 +100,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # Where each package that is not ours may be imported; any other package is refused.
 CONFINED: dict[str, tuple[str, ...]] = {
     "click": ("executor.cli",),
+    "h11": ("executor.server.exchange",),
     "httpx": ("executor.cli",),
+    "hypercorn": ("executor.server.serving",),
     "lmdb": ("oplog.lmdb_engine",),
     "msgspec": ("executor", "oplog"),
     "rich": ("executor.cli",),
+    "starlette": ("executor.server.application",),
     "trio": ("executor",),
     "wasmtime": ("executor.wasm",),
 }
@@ -113,6 +125,8 @@ CATCHES_EXCEPTION = (
     "executor.durable.effects",
     "executor.durable.session",
     "executor.host.embedder",
+    "executor.server.application",
+    "executor.server.serving",
     "executor.wasm.check",
     "executor.wasm.instance",
     "executor.wasm.lane",

@@ -1,11 +1,14 @@
 """What one run of `shem` was asked for, whatever its command: store, form of answers, debugging.
 
 The two doors to a store stand here as plain callables, so that a run of the command line can be
-given other ones. A command that needs the executor runs it in this process.
+given other ones. A command that needs the executor runs it in this process and serves it meanwhile,
+or asks the process that runs the store already; when that one ends in order the command goes on by
+itself, here or with the next one.
 """
 
 import functools
 import os
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
@@ -16,7 +19,10 @@ import trio
 
 from executor.cli.output import leaf_error
 from executor.errors import StoreError
-from executor.executor import Executor, World
+from executor.executor import World
+from executor.server.client import HandedOver, NotServed
+from executor.server.opening import open_or_ask
+from executor.server.operations import Operations
 from executor.worker.reader import StoreReader
 
 Answer = TypeVar("Answer")
@@ -24,6 +30,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_STORE: Final = ".shem"
 STORE_VARIABLE: Final = "SHEM_DATA"
+REACHED_WITHIN_S: Final = 5.0
+"""A process that has just taken the store listens within this time, if it serves it at all."""
+REACH_AGAIN_S: Final = 0.02
 
 
 class CommandLine:
@@ -31,7 +40,7 @@ class CommandLine:
 
     def __init__(
         self,
-        open_executor: Callable[..., AbstractAsyncContextManager[Executor]] = Executor.open,
+        open_executor: Callable[..., AbstractAsyncContextManager[Operations]] = open_or_ask,
         open_reader: Callable[[Path], StoreReader] = StoreReader,
     ) -> None:
         self.data: str | None = None
@@ -53,7 +62,7 @@ class CommandLine:
 
     def run(
         self,
-        use: Callable[[Executor], Awaitable[Answer]],
+        use: Callable[[Operations], Awaitable[Answer]],
         *,
         create: bool = False,
         recover: Literal["named", "all"] = "named",
@@ -61,6 +70,7 @@ class CommandLine:
     ) -> Answer:
         """`await use(executor)` in trio, in the `world` given. Blocks.
 
+        `use` begins again when the process that was asked has ended: it must stand that.
         Without `create` a store must be there: only a deployment makes a new one. Errors of `use`
         arrive bare, not in the exception groups of the executor's own tasks.
         """
@@ -71,10 +81,20 @@ class CommandLine:
             async with self._open_executor(self.store, recover=recover, **world) as executor:
                 return await use(executor)
 
-        try:
-            return trio.run(opened)
-        except BaseExceptionGroup as group:
-            raise leaf_error(group) from group
+        unreached_since: float | None = None
+        while True:
+            try:
+                return trio.run(opened)
+            except HandedOver:
+                unreached_since = None
+            except NotServed as error:
+                now = time.monotonic()
+                unreached_since = unreached_since or now
+                if now - unreached_since > REACHED_WITHIN_S:
+                    raise error.busy from error
+                time.sleep(REACH_AGAIN_S)
+            except BaseExceptionGroup as group:
+                raise leaf_error(group) from group
 
     def require_store(self) -> None:
         if not self.store.is_dir():

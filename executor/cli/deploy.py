@@ -11,10 +11,10 @@ import msgspec
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.output import EXIT_DONE, stderr_console, table, write_json, write_line
 from executor.cli.parse import initial_file, limit, pair, read_file
-from executor.cli.shapes import component_json, component_summary_json, deployed_json, time_text
 from executor.errors import ShemError
-from executor.executor import Executor
 from executor.records import ComponentRecord, Deployed, InitialFile
+from executor.server.operations import Operations
+from executor.server.shapes import component_json, component_summary_json, deployed_json, time_text
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ def deploy(context: click.Context, /, **asked: Any) -> int:
     wasm = read_file(deployment.file)
     with shown_progress(f"deploying {file.name}") as progress:
 
-        async def run(executor: Executor) -> Deployed:
+        async def run(executor: Operations) -> Deployed:
             return await executor.deploy(
                 wasm,
                 name=file.stem if deployment.name is None else deployment.name,

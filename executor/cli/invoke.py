@@ -23,10 +23,11 @@ from executor.cli.output import (
     write_note,
 )
 from executor.cli.parse import WaveArgumentsCommand, pair, seconds
-from executor.cli.shapes import invocation_json
 from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
-from executor.executor import Executor, WaveArguments, World
-from executor.records import Invocation
+from executor.executor import WaveArguments, World
+from executor.records import Accepted, Invocation
+from executor.server.operations import Operations
+from executor.server.shapes import invocation_json
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +80,8 @@ def invoke(context: click.Context, /, **asked: Any) -> int:
     request = Request(**asked)
     point = parse_crash_point(request.crash_at) if request.crash_at is not None else None
 
-    async def run(executor: Executor) -> Invocation:
-        return await run_invocation(executor, request)
-
-    invocation = line.run(run, **_world(line, point))
+    asked_for = RequestedInvocation(request)
+    invocation = line.run(asked_for.run, **_world(line, point))
     return write_invocation(invocation, as_json=line.json)
 
 
@@ -98,15 +97,40 @@ def _world(line: CommandLine, point: CrashPoint | None) -> World:
     )
 
 
-async def run_invocation(executor: Executor, request: Request) -> Invocation:
-    """Accepts, says which key was generated, and waits as long as asked for. With a generated key
-    nothing runs before it is told: whoever sees an effect of the invocation can ask for it.
+class RequestedInvocation:
+    """One invocation of the user's, whichever process runs it, and if one after another does."""
 
-    A failure of the guest is an answer. What stops the waiting after the acceptance (an interrupt
-    of the worker, a full disk, a divergence) is one too, of status pending: no outcome is recorded.
-    """
-    try:
-        accepted = await executor.submit(
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._accepted: Accepted | None = None
+
+    async def run(self, executor: Operations) -> Invocation:
+        """Accepts, says which key was generated, and waits as long as asked for. With a generated
+        key nothing runs before it is told: whoever sees an effect of the invocation can ask for it.
+
+        A failure of the guest is an answer. What stops the waiting after the acceptance (an
+        interrupt of the worker, a full disk, a divergence) is one too, of status pending: no
+        outcome is recorded.
+        """
+        request = self._request
+        try:
+            accepted = self._accepted or await self._accept(executor)
+        except InvocationError as error:
+            return _unfinished(request, error, function=request.function, key=request.key or "")
+        try:
+            if request.no_wait:
+                invocation = await executor.invocation(request.worker, accepted.key)
+            else:
+                invocation = await executor.wait(
+                    request.worker, accepted.key, timeout_s=request.timeout_s
+                )
+        except ShemError as error:
+            return _unfinished(request, error, function=accepted.function, key=accepted.key)
+        return msgspec.structs.replace(invocation, deduplicated=accepted.deduplicated)
+
+    async def _accept(self, executor: Operations) -> Accepted:
+        request = self._request
+        self._accepted = accepted = await executor.submit(
             request.worker,
             request.function,
             WaveArguments(request.arguments),
@@ -114,20 +138,9 @@ async def run_invocation(executor: Executor, request: Request) -> Invocation:
             env=dict(request.env) or None,
             run=request.key is not None and not request.no_wait,
         )
-    except InvocationError as error:
-        return _unfinished(request, error, function=request.function, key=request.key or "")
-    if request.key is None:
-        write_note(f"key: {accepted.key}")
-    try:
-        if request.no_wait:
-            invocation = await executor.invocation(request.worker, accepted.key)
-        else:
-            invocation = await executor.wait(
-                request.worker, accepted.key, timeout_s=request.timeout_s
-            )
-    except ShemError as error:
-        return _unfinished(request, error, function=accepted.function, key=accepted.key)
-    return msgspec.structs.replace(invocation, deduplicated=accepted.deduplicated)
+        if request.key is None:
+            write_note(f"key: {accepted.key}")
+        return accepted
 
 
 def _unfinished(request: Request, error: ShemError, *, function: str, key: str) -> Invocation:

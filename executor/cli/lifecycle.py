@@ -6,10 +6,11 @@ import click
 
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.output import EXIT_DONE, exit_code, write_error, write_json, write_line
-from executor.cli.shapes import done_json, rebuild_json
 from executor.errors import Divergence
-from executor.executor import Executor, WaveArguments
+from executor.executor import WaveArguments
 from executor.records import Done, ErrorRecord, Rebuild
+from executor.server.operations import Operations
+from executor.server.shapes import done_json, rebuild_json
 
 Choice: TypeAlias = Literal["repeat", "fail", "value"]
 
@@ -25,7 +26,7 @@ def crash(context: click.Context, worker: str) -> int:
     """
     line = context.ensure_object(CommandLine)
 
-    async def run(executor: Executor) -> Rebuild:
+    async def run(executor: Operations) -> Rebuild:
         return await executor.crash(worker, go_on=False)
 
     return write_rebuild(line.run(run), as_json=line.json)
@@ -43,7 +44,7 @@ def replay(context: click.Context, worker: str, last: int | None) -> int:
     """
     line = context.ensure_object(CommandLine)
 
-    async def run(executor: Executor) -> Rebuild:
+    async def run(executor: Operations) -> Rebuild:
         return await executor.replay(worker, to=last)
 
     return write_rebuild(line.run(run), as_json=line.json)
@@ -93,7 +94,7 @@ def delete(context: click.Context, worker: str) -> int:
     """
     line = context.ensure_object(CommandLine)
 
-    async def run(executor: Executor) -> Done:
+    async def run(executor: Operations) -> Done:
         return await executor.delete(worker)
 
     return write_done(line.run(run), as_json=line.json)
@@ -120,7 +121,7 @@ def resolve(
         raise click.UsageError("give one of --repeat, --fail and --value")
     choice: Choice = "repeat" if repeat else "fail" if fail else "value"
 
-    async def run(executor: Executor) -> Done:
+    async def run(executor: Operations) -> Done:
         key = (await executor.worker(worker)).current_key
         answer = None if value is None else WaveArguments((value,))
         done = await executor.resolve(worker, start, choice, answer)
@@ -147,7 +148,7 @@ def revert(context: click.Context, worker: str, to: int | None, last: int | None
     if (to is None) == (last is None):
         raise click.UsageError("give one of --to and --last")
 
-    async def run(executor: Executor) -> Done:
+    async def run(executor: Operations) -> Done:
         return await executor.revert(worker, to=to, last=last, go_on=False)
 
     return write_done(line.run(run), as_json=line.json)

@@ -11,9 +11,9 @@ from rich.console import Console
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
 from executor.cli.output import EXIT_DONE, json_line, stdout_console, write_line
-from executor.cli.shapes import entry_json
 from executor.errors import WorkerNotFound
 from executor.records import OplogRecord
+from executor.server.shapes import entry_json
 from executor.worker.reader import StoreReader
 from oplog.entry import KIND_OF, TAGS
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from rich.text import Text
 
-from executor.cli.shapes import entry_fields, time_text
 from executor.records import OplogRecord
+from executor.server.shapes import entry_fields, time_text
 from oplog.entry import (
     HINTS,
     KIND_OF,

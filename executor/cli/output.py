@@ -18,6 +18,7 @@ from rich.console import Console
 
 from executor.errors import ComponentRejected, ShemError
 from executor.records import ErrorRecord
+from executor.server.shapes import error_json
 from executor.worker.commits import refusal_words
 from oplog.errors import OplogError
 
@@ -90,15 +91,6 @@ def write_error(error: ErrorRecord, *, as_json: bool) -> None:
         return
     parts = (one_line(part) for part in (error.message, error.where, error.hint))
     write_note(": ".join(("shem", *(part for part in parts if part))))
-
-
-def error_json(error: ErrorRecord) -> dict[str, str]:
-    return {
-        "kind": error.kind,
-        "message": error.message,
-        "where": error.where,
-        "hint": error.hint,
-    }
 
 
 def one_line(text: str) -> str:

@@ -5,7 +5,7 @@ import click
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import EXIT_DONE, one_line, write_json, write_note
-from executor.executor import Executor
+from executor.server.operations import Operations
 
 
 @click.command("run")
@@ -19,7 +19,7 @@ def run(context: click.Context, until_idle: bool) -> int:
     """
     line = context.ensure_object(CommandLine)
 
-    async def run_all(executor: Executor) -> None:
+    async def run_all(executor: Operations) -> None:
         await executor.run(until_idle=until_idle)
 
     line.run(run_all, recover="all", on_output=write_guest_output, report=write_report)

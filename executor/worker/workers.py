@@ -103,6 +103,12 @@ class Workers:
         loop.start()
         return loop.worker
 
+    def take_up(self, name: str) -> None:
+        """Starts the worker, if there is one and it has work."""
+        loop = self._known(name)
+        if loop is not None:
+            loop.start()
+
     def is_loaded(self, name: str) -> bool:
         loop = self._loops.get(name)
         return loop is not None and loop.loaded

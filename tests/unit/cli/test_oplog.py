@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from executor.cli import oplog as oplog_command
-from executor.cli.shapes import entry_json, time_text
 from executor.records import OplogRecord
+from executor.server.shapes import entry_json, time_text
 from oplog.entry import (
     Create,
     Error,

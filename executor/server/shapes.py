@@ -1,4 +1,5 @@
-"""The JSON of every answer. Scripts depend on these shapes: fields are added, never changed.
+"""The JSON of every answer, on the command line and over HTTP. Scripts depend on these shapes:
+fields are added, never changed.
 
 Times are RFC 3339 in UTC with nanoseconds. Values of the guest are in their self-describing form:
 bytes `{"base64": …}`, a variant `{"case": v}` or `"case"`, a result `{"ok": v}` or `{"err": e}`,
@@ -10,12 +11,13 @@ from typing import Final
 
 import msgspec
 
-from executor.cli.output import error_json
 from executor.records import (
+    Accepted,
     ComponentRecord,
     ComponentSummary,
     Deployed,
     Done,
+    ErrorRecord,
     Invocation,
     OplogRecord,
     Rebuild,
@@ -38,6 +40,15 @@ def time_text(at_ns: int) -> str:
     """`2026-11-30T10:08:10.123456789Z`, of nanoseconds since the Unix epoch."""
     seconds, rest = divmod(at_ns, NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def error_json(error: ErrorRecord) -> Json:
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "where": error.where,
+        "hint": error.hint,
+    }
 
 
 def deployed_json(deployed: Deployed) -> Json:
@@ -153,6 +164,15 @@ def rebuild_json(rebuild: Rebuild) -> Json:
     if rebuild.stopped_at is not None:
         shape["stopped_at"] = rebuild.stopped_at
     return shape
+
+
+def accepted_json(accepted: Accepted) -> Json:
+    return {
+        "worker": accepted.worker,
+        "function": accepted.function,
+        "key": accepted.key,
+        "deduplicated": accepted.deduplicated,
+    }
 
 
 def done_json(done: Done) -> Json:

@@ -1,0 +1,231 @@
+"""The executor that runs in another process, asked over the store's socket.
+
+It has the methods of `Executor` that commands use, with the same answers and errors and, where
+`on_output` is given, the guest's output as it commits. Ctrl-C here ends the waiting only.
+
+A connection that breaks says by the socket what became of the other process: if it was killed, the
+caller hears so; if it ended in order, `HandedOver` is raised and the same can be asked of whoever
+runs the store next, which may be this process.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Unpack
+
+import msgspec
+import trio
+
+from executor.deployment import DeployOptions, host_directory
+from executor.errors import Busy, ShemError, StoreError, UsageError
+from executor.executor import WaveArguments, World, ignore_output
+from executor.records import Accepted, Deployed, Done, Invocation, Rebuild
+from executor.server import wire
+from executor.server.audience import Output
+from executor.server.door import was_killed
+from executor.server.exchange import ConnectionLost, Exchange
+from executor.server.shapes import Json
+
+
+class NotServed(Exception):
+    """Nobody listens at the socket: the process is starting or ending, or does not serve it."""
+
+    def __init__(self, busy: Busy) -> None:
+        super().__init__(str(busy))
+        self.busy = busy
+        """What to say if it stays so."""
+
+
+class HandedOver(Exception):
+    """The process ended in order before it answered: ask again."""
+
+
+class AskedExecutor:
+    """Made by `ask`."""
+
+    def __init__(self, path: Path, world: World, busy: Busy) -> None:
+        self._path = path
+        self._busy = busy
+        self._on_output = world.get("on_output") or ignore_output
+        self._report = world.get("report") or ignore_text
+        self._waiting: dict[tuple[str, str], Exchange] = {}
+        """Of accepted invocations: the rest of the connection that accepted each."""
+        self._held: list[Exchange] = []
+        """Of what was only accepted: nothing runs, unless it is waited for, before they end."""
+
+    async def deploy(
+        self,
+        wasm: bytes,
+        *,
+        name: str,
+        progress: Callable[[str], None] | None = None,
+        **options: Unpack[DeployOptions],
+    ) -> Deployed:
+        request = wire.DeployRequest(
+            wasm=wasm,
+            name=name,
+            env=options.get("env", {}),
+            files=tuple(options.get("files", ())),
+            host=tuple(options.get("host", ())),
+            host_directory=host_directory(options),
+            limits=options.get("limits", {}),
+        )
+        answer = await self._ask("deploy", request, progress or ignore_text)
+        return wire.record_of(answer, Deployed)
+
+    async def submit(
+        self,
+        worker: str,
+        function: str,
+        arguments: Sequence[object] | WaveArguments = (),
+        *,
+        key: str | None = None,
+        env: dict[str, str] | None = None,
+        run: bool = True,
+    ) -> Accepted:
+        """The connection that accepts stays for `wait`, so that no output falls between. Arguments
+        are WAVE texts: their types are known where the component is.
+        """
+        if not isinstance(arguments, WaveArguments):
+            raise UsageError("another process takes its arguments as WAVE texts", where=worker)
+        texts = tuple(argument.encode(errors="replace").decode() for argument in arguments.texts)
+        request = wire.SubmitRequest(
+            worker=worker, function=function, arguments=texts, key=key, env=env
+        )
+        exchange = await self._begin("invoke" if run else "submit", request)
+        try:
+            taken = await self._next(exchange, "accepted", ignore_text)
+        except ShemError:
+            await exchange.close()
+            raise
+        accepted = wire.record_of(taken, Accepted)
+        if run:
+            self._waiting[worker, accepted.key] = exchange
+        else:
+            self._held.append(exchange)
+        return accepted
+
+    async def wait(self, worker: str, key: str, *, timeout_s: float | None = None) -> Invocation:
+        exchange = self._waiting.pop((worker, key), None)
+        if exchange is None:
+            request = wire.WaitRequest(worker=worker, key=key, timeout_s=timeout_s)
+            return invocation_of(await self._ask("wait", request))
+        answer: object = None
+        try:
+            with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
+                answer = await self._next(exchange, "answer", ignore_text)
+        finally:
+            await exchange.close()
+        if answer is None:
+            return await self.invocation(worker, key)
+        return invocation_of(answer)
+
+    async def invocation(self, worker: str, key: str) -> Invocation:
+        request = wire.KeyRequest(worker=worker, key=key)
+        return invocation_of(await self._ask("invocation", request))
+
+    async def crash(self, worker: str, *, go_on: bool = True) -> Rebuild:
+        """The worker goes on whatever `go_on` says: the other process runs the store."""
+        del go_on
+        answer = await self._ask("crash", wire.WorkerRequest(worker=worker))
+        return wire.record_of(answer, Rebuild)
+
+    async def replay(self, worker: str, *, to: int | None = None) -> Rebuild:
+        answer = await self._ask("replay", wire.ReplayRequest(worker=worker, to=to))
+        return wire.record_of(answer, Rebuild)
+
+    async def delete(self, worker: str) -> Done:
+        return wire.record_of(await self._ask("delete", wire.WorkerRequest(worker=worker)), Done)
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        await self._ask("run", wire.RunRequest(until_idle=until_idle))
+
+    async def close(self) -> None:
+        """Ends the waiting for what was accepted; it goes on without."""
+        for exchange in (*self._held, *self._waiting.values()):
+            await exchange.close()
+        self._held.clear()
+        self._waiting.clear()
+
+    # -- exchanges -----------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        operation: str,
+        request: msgspec.Struct,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Json:
+        exchange = await self._begin(operation, request)
+        try:
+            return await self._next(exchange, "answer", progress)
+        finally:
+            await exchange.close()
+
+    async def _begin(self, operation: str, request: msgspec.Struct) -> Exchange:
+        try:
+            exchange = await Exchange.connect(self._path)
+        except OSError as error:
+            raise NotServed(self._busy) from error
+        try:
+            await exchange.send(operation, msgspec.json.encode(request))
+        except ConnectionLost as error:
+            await exchange.close()
+            raise self._lost() from error
+        return exchange
+
+    async def _next(self, exchange: Exchange, wanted: str, progress: Callable[[str], None]) -> Json:
+        """Tells what comes until it is what is wanted. Raises: the error that comes instead."""
+        while True:
+            try:
+                kind, value = await exchange.next_line()
+            except ConnectionLost as error:
+                raise self._lost() from error
+            if kind == wanted:
+                answer: Json = value
+                return answer
+            self._tell(kind, value, progress)
+
+    def _tell(self, kind: str, value: Any, progress: Callable[[str], None]) -> None:
+        match kind:
+            case "output":
+                output = msgspec.convert(value, Output)
+                self._on_output(output.worker, output.level, output.text)
+            case "report":
+                self._report(value)
+            case "progress":
+                progress(value)
+            case "error":
+                raise wire.error_of(value)
+            case _:
+                pass  # what a newer process tells besides
+
+    def _lost(self) -> Exception:
+        """What a connection that broke means: see `executor.server.door`."""
+        if was_killed(self._path):
+            return StoreError(
+                "the process that runs the store ended before it answered",
+                where=str(self._path),
+                hint="what was accepted goes on with the next command, or with `shem run`",
+            )
+        return HandedOver()
+
+
+@asynccontextmanager
+async def ask(path: Path, world: World, busy: Busy) -> AsyncIterator[AskedExecutor]:
+    """The executor of the process that runs the store at `path`, which `busy` names.
+
+    Its methods raise NotServed if nobody listens there, HandedOver if it ends in order.
+    """
+    asked = AskedExecutor(path, world, busy)
+    try:
+        yield asked
+    finally:
+        await asked.close()
+
+
+def invocation_of(answer: object) -> Invocation:
+    return wire.record_of(answer, Invocation)
+
+
+def ignore_text(_: str) -> None:
+    """Nobody listens."""

@@ -1,0 +1,73 @@
+"""Running a store and serving it at its socket, for as long as it runs."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, Unpack, cast
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+
+from executor.errors import StoreError
+from executor.executor import Executor, World
+from executor.server.application import application
+from executor.server.audience import Audience
+from executor.server.door import Door
+from executor.worker.opening import open_store
+
+KEEP_ALIVE_S: Final = 3_600.0
+"""Connections belong to processes of this machine and end with them."""
+
+
+@asynccontextmanager
+async def open_served(
+    path: Path, *, recover: Literal["named", "all"] = "named", **world: Unpack[World]
+) -> AsyncIterator[Executor]:
+    """As `Executor.open`, and answers at the store's socket until the block ends.
+
+    Raises: Busy if another process runs the store, StoreError.
+    """
+    store = world.get("store") or open_store(path)
+    try:
+        door = Door.open(path)
+    except OSError as error:
+        store.close()
+        raise StoreError(
+            f"cannot make the store's socket: {error.strerror}", where=str(path)
+        ) from error
+    audience = Audience(world.get("on_output"), world.get("report"))
+    served: World = {
+        **world,
+        "store": store,
+        "on_output": audience.on_output,
+        "report": audience.report,
+        "before_close": door.remove,
+    }
+    try:
+        async with Executor.open(path, recover=recover, **served) as shem:
+            failure: Exception | None = None
+            async with trio.open_nursery() as nursery:
+                app = application(shem, audience, nursery)
+                nursery.start_soon(partial(serve, cast("Any", app), configured(door)))
+                try:
+                    yield shem
+                except Exception as error:
+                    failure = error  # raised bare, outside of the nursery's group
+                nursery.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
+    finally:
+        door.close()
+
+
+def configured(door: Door) -> Config:
+    """Hypercorn on a socket that is there, silent: what goes wrong is told to who asked."""
+    config = Config()
+    config.bind = [f"fd://{door.hand_over()}"]
+    config.errorlog = None
+    config.accesslog = None
+    config.include_server_header = False
+    config.keep_alive_timeout = KEEP_ALIVE_S
+    return config

@@ -1,0 +1,153 @@
+"""One store, several terminals: who runs it is asked by the others, and may be lost at any time."""
+
+import os
+import signal
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from guests import recipes
+from tests.support import guests
+from tests.support.terminals import Terminals
+
+
+@pytest.fixture
+def terminals(tmp_path):
+    (tmp_path / "adder.wasm").write_bytes(guests.ADDER)
+    opened = Terminals(tmp_path)
+    assert opened.shem("deploy", "adder.wasm").code == 0
+    yield opened
+    opened.close()
+
+
+def test_a_command_asks_the_process_that_runs_the_store_and_answers_the_same(terminals):
+    alone = terminals.shem("invoke", "adder/w", "add", "5", "--key", "k1", "--json")
+    server = terminals.serve()
+    assert stat.S_IMODE((terminals.store / "control.sock").stat().st_mode) == 0o600
+    asked = terminals.shem("invoke", "adder/w", "add", "2", "--key", "k2", "--json")
+    assert asked.json == alone.json | {"key": "k2", "result": 7, "wave": "7"}
+    refusals = {
+        ("invoke", "adder/w", "add", "2", "--key", "k1"): 4,
+        ("invoke", "adder/w", "adt"): 3,
+        ("invoke", "adder/w", "add", '"x"'): 2,
+        ("invoke", "nobody/w", "add", "2"): 3,
+        ("delete", "adder/nobody"): 3,
+    }
+    said = {arguments: terminals.shem(*arguments) for arguments in refusals}
+    assert [ended.code for ended in said.values()] == list(refusals.values())
+    rebuilt = terminals.shem("crash", "adder/w", "--json")
+    assert (rebuilt.code, rebuilt.json["divergence"]) == (0, None)
+    assert terminals.shem("replay", "adder/w", "--json").json["replayed"] == 4
+    failed = terminals.shem("invoke", "adder/bad", "fail")
+    assert failed.code == 1
+    assert "unreachable" in failed.stderr
+    assert terminals.shem("deploy", "adder.wasm", "--name", "other").code == 0
+    assert server.press_ctrl_c().code == 130
+    assert not (terminals.store / "control.sock").exists()
+    assert {key: terminals.shem(*key) for key in refusals} == said
+    assert terminals.shem("components", "--json").json[1]["component"] == "other"
+
+
+def test_output_of_the_guest_reaches_the_terminal_that_asked(terminals):
+    recipes.build("printer")
+    printer = str(recipes.GUESTS / "build" / "printer.wasm")
+    assert terminals.shem("deploy", printer).code == 0
+    server = terminals.serve()
+    asked = terminals.shem("invoke", "printer/w", "print", '"hello"', "--key", "k")
+    assert (asked.code, asked.stdout, asked.stderr) == (0, "1\n", "hello\n")
+    other = terminals.shem("invoke", "printer/x", "print", '"other"')
+    key, _, output = other.stderr.partition("\n")
+    assert key.startswith("key: ")
+    assert output == "other\n"
+    assert server.press_ctrl_c().stderr.startswith("hello\nother\n")
+
+
+def test_ctrl_c_ends_the_command_and_not_the_work(terminals):
+    server = terminals.serve()
+    asked = terminals.start("invoke", "adder/w", "spin", "--key", "k")
+    terminals.until(lambda: terminals.has_work("adder/w"))
+    assert asked.press_ctrl_c().code == 130
+    assert terminals.has_work("adder/w")
+    waited = terminals.shem("invoke", "adder/w", "spin", "--key", "k", "--timeout", "0.2", "--json")
+    assert (waited.code, waited.json["status"]) == (0, "pending")
+    assert terminals.shem("invoke", "adder/other", "add", "1").code == 0
+    assert server.press_ctrl_c().code == 130
+
+
+def test_a_command_whose_server_is_killed_says_so_and_the_next_one_runs_the_store(terminals):
+    server = terminals.serve()
+    asked = terminals.start("invoke", "adder/w", "spin", "--key", "k", "--json")
+    terminals.until(lambda: terminals.has_work("adder/w"))
+    server.kill()
+    ended = asked.ended()
+    assert (ended.code, ended.json["status"]) == (5, "pending")
+    assert ended.json["error"]["message"].endswith("ended before it answered")
+    assert (terminals.store / "control.sock").exists()
+    assert terminals.shem("invoke", "adder/x", "add", "1").stdout == "1\n"
+    assert not (terminals.store / "control.sock").exists()
+    assert terminals.shem("delete", "adder/w").code == 0
+
+
+def test_a_command_goes_on_by_itself_when_its_server_ends_in_order(terminals):
+    server = terminals.serve()
+    asked = terminals.start("invoke", "adder/w", "spin")
+    terminals.until(lambda: terminals.has_work("adder/w"))
+    assert server.press_ctrl_c().code == 130
+    lock = terminals.store / "executor.lock"
+    terminals.until(lambda: str(asked.process.pid) in lock.read_text())
+    assert terminals.shem("invoke", "adder/x", "add", "1").stdout == "1\n"
+    ended = asked.press_ctrl_c()
+    assert ended.code == 130
+    assert ended.stderr.count("key: ") == 1
+
+
+def test_commands_that_start_at_the_same_moment_all_have_their_answer(terminals):
+    with ThreadPoolExecutor(8) as pool:
+        ended = list(pool.map(lambda _: terminals.shem("invoke", "adder/w", "add", "1"), range(16)))
+    assert [one.code for one in ended] == [0] * 16, [one.stderr for one in ended]
+    assert sorted(int(one.stdout) for one in ended) == list(range(1, 17))
+
+
+def test_crash_points_are_refused_while_another_process_runs_the_store(terminals):
+    server = terminals.serve()
+    refused = terminals.shem("invoke", "adder/w", "add", "1", "--crash-at", "append:1")
+    assert refused.code == 4
+    assert str(server.process.pid) in refused.stderr
+
+
+def test_what_only_is_accepted_runs_in_a_process_that_runs_everything(terminals):
+    terminals.serve()
+    accepted = terminals.shem("invoke", "adder/w", "add", "3", "--no-wait", "--key", "k", "--json")
+    assert (accepted.code, accepted.json["key"]) == (0, "k")
+    terminals.until(lambda: not terminals.has_work("adder/w"))
+    assert terminals.shem("run", "--until-idle").code == 0
+    assert terminals.shem("invoke", "adder/w", "add", "3", "--key", "k").stdout == "3\n"
+
+
+def test_followers_and_deletions_from_other_terminals(terminals):
+    terminals.serve()
+    asked = terminals.start("invoke", "adder/w", "spin", "--json")
+    terminals.until(lambda: terminals.has_work("adder/w"))
+    follower = terminals.start("oplog", "adder/w", "--follow", "--json")
+    assert '"kind": "create"' in follower.process.stdout.readline()
+    assert terminals.shem("delete", "adder/w").code == 0
+    ended = asked.ended()
+    assert (ended.code, ended.json["error"]["kind"]) == (1, "deleted")
+    followed = follower.ended()
+    assert followed.code == 0
+    assert '"kind": "pending-invocation"' in followed.stdout
+
+
+def test_a_store_with_a_long_path_is_reached(tmp_path):
+    folder = tmp_path / ("a" * 120)
+    folder.mkdir()
+    (folder / "adder.wasm").write_bytes(guests.ADDER)
+    opened = Terminals(folder)
+    try:
+        assert opened.shem("deploy", "adder.wasm").code == 0
+        server = opened.serve()
+        assert opened.shem("invoke", "adder/w", "add", "1").stdout == "1\n"
+        os.kill(server.process.pid, signal.SIGKILL)
+    finally:
+        opened.close()
