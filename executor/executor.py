@@ -28,6 +28,7 @@ from executor.errors import (
     GuestExit,
     GuestTrap,
     InternalError,
+    InvocationCancelled,
     InvocationError,
     LimitError,
     ShemError,
@@ -60,6 +61,7 @@ from executor.wasm.wave import parse_arguments
 from executor.worker.commits import store_error
 from executor.worker.cutting import revert as revert_worker
 from executor.worker.initial_files import initial_files
+from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
 from executor.worker.reader import WORKERS_PER_PAGE, StoreReader
@@ -84,6 +86,7 @@ OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
     "guest-error": GuestError,
     "guest-exit": GuestExit,
     "limit": LimitError,
+    "cancelled": InvocationCancelled,
 }
 
 
@@ -383,11 +386,12 @@ class Executor:
         choice: Literal["repeat", "fail", "value"],
         value: object = None,
         *,
-        go_on: bool = True,
+        until_ended: bool = False,
     ) -> Done:
         """An owner's word on the uncertain remote write that begins at entry `start`: perform it
         once more, fail its invocation, or take `value` for its answer (`WaveArguments` for text).
-        The worker then goes on, if `go_on`. Durable on return.
+        The worker then goes on. Durable on return; with `until_ended` it returns when the worker's
+        invocation has ended.
 
         Raises: WorkerNotFound, UsageError, BadArguments, StoreError.
         """
@@ -400,8 +404,10 @@ class Executor:
         append_resolution(found, call, choice, values)
         await found.commit()
         found.notify()
-        if go_on:
-            loop.start()
+        loop.start()
+        current = found.status.current
+        if until_ended and current is not None:
+            await found.wait(current.key)
         return Done(worker=worker, done=True, status=found.status.state)
 
     async def revert(
@@ -429,6 +435,30 @@ class Executor:
             if go_on:
                 loop.start()
         return Done(worker=worker, done=done, status=found.status.state)
+
+    async def interrupt(self, worker: str) -> Done:
+        """Stops a worker that has something to do until it is resumed or gets a new invocation;
+        whoever waits for it hears so. An idle one is left alone: `done` is false. Durable on
+        return.
+
+        Raises: WorkerNotFound, StoreError.
+        """
+        return await interrupt(await self._workers.loop(worker))
+
+    async def resume(self, worker: str, *, until_ended: bool = False) -> Done:
+        """Lets an interrupted worker go on; `done` is false for any other. Durable on return. With
+        `until_ended` it returns when the worker's invocation has ended or was interrupted again.
+
+        Raises: WorkerNotFound, StoreError, Divergence.
+        """
+        return await resume(await self._workers.loop(worker), until_ended=until_ended)
+
+    async def cancel(self, worker: str, key: str) -> Done:
+        """Takes a key that waits out of the queue: its outcome is `cancelled`. Durable on return.
+
+        Raises: WorkerNotFound, UnknownKey, Busy if it runs, AlreadyExists if it has its outcome.
+        """
+        return await cancel((await self._workers.loop(worker)).worker, key)
 
     async def delete(self, worker: str) -> Done:
         """Interrupts the worker and removes it with its oplog. Durable on return."""

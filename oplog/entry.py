@@ -216,6 +216,14 @@ class CompletionDiscarded(Recorded, frozen=True, kw_only=True, tag=TAGS["complet
     start_index: int
 
 
+class Interrupted(Recorded, frozen=True, kw_only=True, tag=TAGS["interrupted"]):
+    """The worker stands still until it is resumed."""
+
+
+class Resumed(Recorded, frozen=True, kw_only=True, tag=TAGS["resumed"]):
+    """By its owner, or by a new invocation."""
+
+
 class Exited(Recorded, frozen=True, kw_only=True, tag=TAGS["exited"]):
     code: int = 0
 
@@ -246,6 +254,15 @@ class Decision(Recorded, frozen=True, kw_only=True, tag=TAGS["decision"]):
     value: Raw = ABSENT
 
 
+class CancelPendingInvocation(
+    Recorded, frozen=True, kw_only=True, tag=TAGS["cancel-pending-invocation"]
+):
+    key: str
+    function: str = ""
+    digest: bytes = b""
+    """Of the canonical function and arguments, as the key's pending entry has them."""
+
+
 class Revert(Recorded, frozen=True, kw_only=True, tag=TAGS["revert"]):
     region: Region
 
@@ -267,10 +284,13 @@ Entry: TypeAlias = (
     | PendingInvocation
     | CompletionDelivered
     | CompletionDiscarded
+    | Interrupted
+    | Resumed
     | Exited
     | Error
     | Log
     | Decision
+    | CancelPendingInvocation
     | Revert
 )
 
@@ -279,10 +299,13 @@ HINTS: Final[frozenset[type]] = frozenset(
         PendingInvocation,
         CompletionDelivered,
         CompletionDiscarded,
+        Interrupted,
+        Resumed,
         Exited,
         Error,
         Log,
         Decision,
+        CancelPendingInvocation,
         Revert,
     }
 )

@@ -14,7 +14,7 @@ from executor.cli.command_line import CommandLine, command_options
 from executor.cli.demo import demo
 from executor.cli.deploy import component, components, deploy
 from executor.cli.invoke import invoke
-from executor.cli.lifecycle import crash, delete, replay, resolve, revert
+from executor.cli.lifecycle import crash, replay
 from executor.cli.oplog import oplog
 from executor.cli.output import (
     EXIT_DONE,
@@ -27,6 +27,7 @@ from executor.cli.output import (
     write_note,
     write_traceback,
 )
+from executor.cli.owner import cancel, delete, interrupt, resolve, resume, revert
 from executor.cli.run import run
 from executor.cli.workers import worker, workers
 
@@ -42,6 +43,9 @@ COMMANDS: Final = (
     replay,
     resolve,
     revert,
+    interrupt,
+    resume,
+    cancel,
     delete,
     run,
     demo,

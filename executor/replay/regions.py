@@ -22,14 +22,22 @@ from oplog.entry import (
     Entry,
     Error,
     Exited,
+    Interrupted,
     Jump,
     Log,
     Region,
+    Resumed,
     Revert,
 )
 
 DELIVERY_HINTS: Final[frozenset[type]] = frozenset({CompletionDelivered, CompletionDiscarded})
-REVERTED_HINTS: Final[frozenset[type]] = DELIVERY_HINTS | {Decision, Error, Exited}
+REVERTED_HINTS: Final[frozenset[type]] = DELIVERY_HINTS | {
+    Decision,
+    Error,
+    Exited,
+    Interrupted,
+    Resumed,
+}
 
 
 class HiddenRanges:

@@ -119,6 +119,19 @@ async def replay(shem: Executor, asked: wire.ReplayRequest, _: Listener) -> Json
     return shapes.rebuild_json(await shem.replay(asked.worker, to=asked.to))
 
 
+async def interrupt(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
+    return shapes.done_json(await shem.interrupt(asked.worker))
+
+
+async def resume(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
+    """Not until it has ended: this process runs the store."""
+    return shapes.done_json(await shem.resume(asked.worker))
+
+
+async def cancel(shem: Executor, asked: wire.KeyRequest, _: Listener) -> Json:
+    return shapes.done_json(await shem.cancel(asked.worker, asked.key))
+
+
 async def delete(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
     return shapes.done_json(await shem.delete(asked.worker))
 
@@ -140,6 +153,9 @@ OPERATIONS: Final = {
     "invocation": Operation(request=wire.KeyRequest, perform=invocation),
     "crash": Operation(request=wire.WorkerRequest, perform=crash),
     "replay": Operation(request=wire.ReplayRequest, perform=replay, waits=True),
+    "interrupt": Operation(request=wire.WorkerRequest, perform=interrupt),
+    "resume": Operation(request=wire.WorkerRequest, perform=resume),
+    "cancel": Operation(request=wire.KeyRequest, perform=cancel),
     "delete": Operation(request=wire.WorkerRequest, perform=delete),
     "run": Operation(request=wire.RunRequest, perform=run, waits=True, hears=lambda _: ALL_WORKERS),
 }

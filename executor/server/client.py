@@ -134,6 +134,18 @@ class AskedExecutor:
         answer = await self._ask("replay", wire.ReplayRequest(worker=worker, to=to))
         return wire.record_of(answer, Rebuild)
 
+    async def interrupt(self, worker: str) -> Done:
+        return wire.record_of(await self._ask("interrupt", wire.WorkerRequest(worker=worker)), Done)
+
+    async def resume(self, worker: str, *, until_ended: bool = False) -> Done:
+        """Returns at once whatever `until_ended` says: the other process runs the store."""
+        del until_ended
+        return wire.record_of(await self._ask("resume", wire.WorkerRequest(worker=worker)), Done)
+
+    async def cancel(self, worker: str, key: str) -> Done:
+        request = wire.KeyRequest(worker=worker, key=key)
+        return wire.record_of(await self._ask("cancel", request), Done)
+
     async def delete(self, worker: str) -> Done:
         return wire.record_of(await self._ask("delete", wire.WorkerRequest(worker=worker)), Done)
 

@@ -1,11 +1,14 @@
 """What a command needs of the executor, whether this process runs it or another one is asked."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Unpack
+from typing import Literal, Protocol, TypeAlias, Unpack
 
 from executor.deployment import DeployOptions
 from executor.executor import WaveArguments
 from executor.records import Accepted, Deployed, Done, Invocation, Rebuild
+
+
+Choice: TypeAlias = Literal["repeat", "fail", "value"]
 
 
 class Operations(Protocol):
@@ -40,6 +43,26 @@ class Operations(Protocol):
     async def crash(self, worker: str, *, go_on: bool = True) -> Rebuild: ...
 
     async def replay(self, worker: str, *, to: int | None = None) -> Rebuild: ...
+
+    async def interrupt(self, worker: str) -> Done: ...
+
+    async def resume(self, worker: str, *, until_ended: bool = False) -> Done: ...
+
+    async def cancel(self, worker: str, key: str) -> Done: ...
+
+    async def resolve(
+        self,
+        worker: str,
+        start: int,
+        choice: Choice,
+        value: object = None,
+        *,
+        until_ended: bool = False,
+    ) -> Done: ...
+
+    async def revert(
+        self, worker: str, *, to: int | None = None, last: int | None = None, go_on: bool = True
+    ) -> Done: ...
 
     async def delete(self, worker: str) -> Done: ...
 

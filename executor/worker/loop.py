@@ -45,7 +45,7 @@ from executor.worker.commits import store_error
 from executor.worker.cutting import append_jump, jump_refusal, roll_back
 from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Resident
-from executor.worker.status import HALTED, REFUSING
+from executor.worker.status import REFUSING, RESTING
 from executor.worker.worker import Worker
 from oplog import entry as entries
 from oplog.errors import OplogError, OplogFullError
@@ -102,6 +102,8 @@ class InvocationLoop:
         self._regaining = False
         """Whether somebody waits for room already."""
         self._closed = False
+        self.held = False
+        """Whether it is being interrupted: nothing starts it meanwhile."""
         worker.on_lost = self._on_lost
 
     # -- starting and stopping ------------------------------------------------------------------
@@ -110,7 +112,7 @@ class InvocationLoop:
         """Runs the loop, or wakes it, if there is work. Idempotent."""
         if self.running:
             self._wake.set()
-        elif self.has_work() and not self._closed:
+        elif self.has_work() and not self._closed and not self.held:
             self.running = True
             self._scope = trio.CancelScope()
             self._stopped = trio.Event()
@@ -150,7 +152,7 @@ class InvocationLoop:
 
     def has_work(self) -> bool:
         worker = self.worker
-        if worker.deleted or worker.trouble is not None or worker.status.state in HALTED:
+        if worker.deleted or worker.trouble is not None or worker.status.state in RESTING:
             return False
         return worker.status.current is not None or worker.next_key() is not None
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from executor.errors import StoreError, UnknownKey, UsageError, WorkerNotFound
 from executor.records import (
     ComponentRecord,
@@ -44,10 +46,10 @@ from executor.worker.rows import (
     state_row,
 )
 from executor.worker.signatures import export_types
-from executor.worker.status import STATES, KeyState, Status
+from executor.worker.status import CANCELLED, STATES, KeyState, Status
 from oplog.codec import decode_value
 from oplog.engine import Engine
-from oplog.entry import ABSENT, InvocationFinished
+from oplog.entry import ABSENT, CancelPendingInvocation, InvocationFinished
 from oplog.errors import OplogError
 from oplog.lmdb_engine import LmdbEngine
 from oplog.reader import Reader
@@ -246,6 +248,9 @@ class StoreReader:
             stderr=output[1],
         )
         finished = entries.one(state.finished_index) if state.finished_index else None
+        if isinstance(finished, CancelPendingInvocation):
+            error = ErrorRecord(kind="cancelled", message=CANCELLED, where=status.name)
+            return replace(record, status="failed", error=error)
         if not isinstance(finished, InvocationFinished):
             return record
         return completed(

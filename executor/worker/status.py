@@ -20,18 +20,21 @@ from executor.replay.regions import HiddenRanges, Regions
 from executor.replay.spans import PERSIST_NOTHING
 from oplog.entry import (
     BeginAtomicRegion,
+    CancelPendingInvocation,
     Create,
     Decision,
     Entry,
     Error,
     Exited,
     Failure,
+    Interrupted,
     InvocationFinished,
     InvocationStarted,
     Jump,
     Log,
     PendingInvocation,
     Raw,
+    Resumed,
     Revert,
     SetPersistenceLevel,
 )
@@ -51,11 +54,12 @@ STATES: Final[tuple[State, ...]] = (
 )
 REFUSING: Final[frozenset[str]] = frozenset({"failed", "exited"})
 """States in which a worker takes no new invocation and is never run."""
-HALTED: Final[frozenset[str]] = REFUSING | {"uncertain"}
-"""States in which a worker is not run, whatever waits."""
-
 
 Cuts = list[tuple[int, Jump | Revert]]
+
+CANCELLED: Final = "the invocation was cancelled before it began"
+RESTING: Final[frozenset[str]] = REFUSING | {"interrupted", "uncertain"}
+"""States in which a worker is not run, whatever waits."""
 
 
 class KeyState(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -168,6 +172,18 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
         case SetPersistenceLevel():
             fold_progress(status)
             status.marked = status.marked or entry.level == PERSIST_NOTHING
+        case CancelPendingInvocation():
+            status.pending -= 1
+            if status.state == "interrupted" and not is_held_up(status):
+                status.state = "idle"
+            cancelled = KeyState(
+                key=entry.key, function=entry.function, digest=entry.digest, finished_index=index
+            )
+            return Change(cancelled, queued=False)
+        case Interrupted():
+            status.state = "interrupted"
+        case Resumed():
+            status.state = "idle" if status.current is None else "running"
         case Exited():
             pass  # a hint: the outcome beside it is what ends the worker
         case Log():
@@ -218,6 +234,11 @@ def with_cut(cuts: Cuts, index: int, cut: Jump | Revert) -> Cuts:
 def forgotten(state: KeyState, reverted: HiddenRanges) -> bool:
     """Whether a revert made the key unknown again."""
     return state.started_index in reverted
+
+
+def is_held_up(status: Status) -> bool:
+    """Whether an interrupt finds or leaves something that would go on."""
+    return status.current is not None or status.pending > 0
 
 
 def fold_progress(status: Status) -> None:

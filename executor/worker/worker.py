@@ -19,6 +19,7 @@ from executor.durable.inbox import Inbox
 from executor.errors import (
     Busy,
     InternalError,
+    InvocationInterrupted,
     KeyConflict,
     PreviousFailed,
     ShemError,
@@ -36,17 +37,20 @@ from executor.worker.output import read_output
 from executor.worker.revision import Revision, Revisions
 from executor.worker.room import RoomProbe
 from executor.worker.rows import WorkerRows, read_key_state, read_queue, read_status
-from executor.worker.status import REFUSING, KeyState, Status, request_digest
+from executor.worker.status import CANCELLED, REFUSING, KeyState, Status, request_digest
 from oplog.engine import Row
 from oplog.entry import (
+    CancelPendingInvocation,
     Create,
     Entry,
+    Failure,
     InvocationFinished,
     Outcome,
     PendingInvocation,
     Raw,
     Revert,
     Start,
+    Resumed,
 )
 from oplog.errors import OplogError
 from oplog.reader import Reader
@@ -225,6 +229,8 @@ class Worker:
                     where=self.name,
                     hint="try again in a moment",
                 )
+            if self.status.state == "interrupted":
+                self.append(Resumed(at=self.services.sources.wall_ns()))
             self._append_pending(key, function, arguments)
         self._arguments[key] = function, arguments
         return True
@@ -280,6 +286,12 @@ class Worker:
                 raise self.previous_failed()
             if self.question_committed:
                 raise self.uncertain()
+            if self.status.state == "interrupted" and not self.unsaved:
+                raise InvocationInterrupted(
+                    "the worker was interrupted",
+                    where=self.name,
+                    hint="it goes on with `shem resume`, or with its next invocation",
+                )
             await self._news.wait()
 
     @property
@@ -321,6 +333,8 @@ class Worker:
         entry: Entry | None = finished
         if index != state.finished_index:
             entry = self.entries.one(state.finished_index)
+        if isinstance(entry, CancelPendingInvocation):
+            return Outcome(failure=Failure(kind="cancelled", message=CANCELLED))
         if not isinstance(entry, InvocationFinished):
             raise InternalError(f"{self.name}: the outcome of key {state.key!r} is missing")
         return entry.outcome

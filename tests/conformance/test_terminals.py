@@ -125,6 +125,30 @@ def test_what_only_is_accepted_runs_in_a_process_that_runs_everything(terminals)
     assert terminals.shem("invoke", "adder/w", "add", "3", "--key", "k").stdout == "3\n"
 
 
+def test_a_worker_is_interrupted_and_resumed_from_other_terminals(terminals):
+    server = terminals.serve()
+    asked = terminals.start("invoke", "adder/w", "spin", "--key", "k", "--json")
+    terminals.until(lambda: terminals.has_work("adder/w"))
+    waiting = ("adder/w", "add", "1", "--key", "k2", "--json")
+    terminals.shem("invoke", *waiting, "--no-wait")
+    done = terminals.shem("interrupt", "adder/w", "--json")
+    assert done.json == {"worker": "adder/w", "done": True, "status": "interrupted"}
+    ended = asked.ended()
+    assert (ended.code, ended.json["status"]) == (130, "pending")
+    assert (ended.json["error"]["kind"], ended.stderr) == ("interrupted", "")
+    assert server.press_ctrl_c().code == 130
+    assert terminals.shem("run", "--until-idle").code == 0
+    assert terminals.status("adder/w") == "interrupted"
+    assert terminals.shem("invoke", *waiting).code == 130
+    assert terminals.shem("cancel", "adder/w", "k2").stdout == "adder/w: interrupted\n"
+    assert terminals.shem("invoke", *waiting).json["error"]["kind"] == "cancelled"
+    assert terminals.shem("cancel", "adder/w", "nobody's").code == 3
+    terminals.serve()
+    assert terminals.shem("resume", "adder/w", "--json").json["status"] == "running"
+    assert terminals.shem("cancel", "adder/w", "k").code == 4
+    assert terminals.shem("interrupt", "adder/other").code == 3
+
+
 def test_followers_and_deletions_from_other_terminals(terminals):
     terminals.serve()
     asked = terminals.start("invoke", "adder/w", "spin", "--json")
@@ -134,9 +158,8 @@ def test_followers_and_deletions_from_other_terminals(terminals):
     assert terminals.shem("delete", "adder/w").code == 0
     ended = asked.ended()
     assert (ended.code, ended.json["error"]["kind"]) == (1, "deleted")
-    followed = follower.ended()
-    assert followed.code == 0
-    assert '"kind": "pending-invocation"' in followed.stdout
+    assert '"kind": "pending-invocation"' in follower.process.stdout.read()
+    assert follower.ended().code == 0
 
 
 def test_a_store_with_a_long_path_is_reached(tmp_path):

@@ -135,7 +135,7 @@ class FakeExecutor:
         assert self.store.rebuild is not None
         return self.store.rebuild
 
-    async def resolve(self, name, start, choice, value=None) -> Done:
+    async def resolve(self, name, start, choice, value=None, *, until_ended=False) -> Done:
         self.store.calls.append(("resolve", name, start, choice, value))
         return Done(worker=name, done=True, status="running")
 
@@ -143,6 +143,20 @@ class FakeExecutor:
         self.store.calls.append(("revert", name, to, last, go_on))
         self.store.read_worker(name)
         return Done(worker=name, done=True, status="idle")
+
+    async def interrupt(self, name: str) -> Done:
+        return self.done("interrupt", name, status="interrupted")
+
+    async def resume(self, name: str, *, until_ended: bool = False) -> Done:
+        return self.done("resume", name, until_ended, status="idle")
+
+    async def cancel(self, name: str, key: str) -> Done:
+        return self.done("cancel", name, key, status="running")
+
+    def done(self, *call: object, status: str) -> Done:
+        self.store.calls.append(call)
+        self.store.read_worker(str(call[1]))
+        return Done(worker=str(call[1]), done=True, status=status)
 
     async def delete(self, name: str) -> Done:
         self.store.calls.append(("delete", name))

@@ -15,7 +15,7 @@ store-corrupt, store-format, store-error, host-binding, internal"""
 
 COMMANDS = (
     """deploy components component invoke oplog workers worker crash replay resolve revert"""
-    """ delete run demo"""
+    """ interrupt resume cancel delete run demo"""
 )
 
 

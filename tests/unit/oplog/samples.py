@@ -6,6 +6,7 @@ from oplog.codec import encode_value
 from oplog.entry import (
     BeginAtomicRegion,
     Cancelled,
+    CancelPendingInvocation,
     CompletionDelivered,
     CompletionDiscarded,
     Create,
@@ -16,6 +17,7 @@ from oplog.entry import (
     Error,
     Exited,
     Failure,
+    Interrupted,
     InvocationFinished,
     InvocationStarted,
     Jump,
@@ -26,6 +28,7 @@ from oplog.entry import (
     PendingInvocation,
     Raw,
     Region,
+    Resumed,
     Revert,
     SetIdempotenceMode,
     SetPersistenceLevel,
@@ -94,6 +97,12 @@ SAMPLES: Final[dict[str, Entry]] = {
     "completion-delivered": CompletionDelivered(at=AT, start_index=4),
     "completion-delivered, full": CompletionDelivered(at=AT, start_index=4, missed_reads=2),
     "completion-discarded": CompletionDiscarded(at=AT, start_index=4),
+    "interrupted": Interrupted(at=AT),
+    "resumed": Resumed(at=AT),
+    "cancel-pending-invocation": CancelPendingInvocation(at=AT, key="order-1"),
+    "cancel-pending-invocation, full": CancelPendingInvocation(
+        at=AT, key="order-1", function="add", digest=bytes(range(16))
+    ),
     "exited": Exited(at=AT),
     "exited, full": Exited(at=AT, code=2),
     "error": Error(at=AT, retry_from=4, kind="guest-trap"),
