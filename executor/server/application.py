@@ -191,7 +191,9 @@ class Exchange:
             return
         with self._audience.listening(operation.hears(asked)) as listener:
             async with trio.open_nursery() as connection:
-                connection.start_soon(end_with_connection, receive, connection.cancel_scope)
+                connection.start_soon(
+                    end_with_connection, receive, listener, connection.cancel_scope
+                )
                 told: list[Json] = []
                 nursery = connection if operation.waits else self._nursery
                 nursery.start_soon(self._perform, operation, asked, listener, told)
@@ -209,10 +211,14 @@ class Exchange:
         listener.end()
 
 
-async def end_with_connection(receive: Receive, scope: trio.CancelScope) -> None:
+async def end_with_connection(
+    receive: Receive, listener: Listener, scope: trio.CancelScope
+) -> None:
+    """Cancels the exchange when its connection ends, unless it does so behind the answer."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    scope.cancel()
+    if not listener.ended:
+        scope.cancel()
 
 
 async def answer(

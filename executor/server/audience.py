@@ -57,6 +57,7 @@ class Listener:
         self.worker = worker
         """Whose output it hears, if any."""
         self.left_out = 0
+        self.ended = False
         self._send, self.events = trio.open_memory_channel[Event](EVENTS_MAX)
 
     def hear(self, event: Event) -> None:
@@ -69,6 +70,7 @@ class Listener:
 
     def end(self) -> None:
         """Nothing comes any more: `events` ends behind what is in it."""
+        self.ended = True
         self._send.close()
 
 

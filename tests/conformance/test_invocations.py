@@ -368,7 +368,7 @@ def test_an_instance_that_cannot_be_made_fails_the_invocation_it_was_made_for():
     async def case():
         engine = LastingEngine()
         async with deployed(BROKEN, "broken", engine) as shem:
-            await shem.submit("broken/w", "get", key="one")
+            await shem.submit("broken/w", "get", key="one", run=False)
             await shem.submit("broken/w", "get", key="two")
             outcome = await shem.wait("broken/w", "one")
             assert outcome.error.kind == "guest-trap"

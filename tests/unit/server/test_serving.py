@@ -1,0 +1,155 @@
+"""A served store and those who ask it, in one process."""
+
+import json
+import socket
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from executor.errors import Busy, InvocationInterrupted, StoreError, UnknownFunction
+from executor.executor import WaveArguments
+from executor.server.client import HandedOver, NotServed, ask
+from executor.server.door import SOCKET_NAME, Door, short_path
+from executor.server.serving import open_served
+from tests.support import guests
+
+BUSY = Busy("the store is in use")
+
+
+def run(case, *arguments):
+    async def bounded():
+        with trio.fail_after(30):
+            await case(*arguments)
+
+    trio.run(bounded)
+
+
+@asynccontextmanager
+async def served(path):
+    async with open_served(path) as shem, ask(path, {}, BUSY) as asked:
+        await asked.deploy(guests.ADDER, name="adder")
+        yield shem, asked
+
+
+def answered(path, request):
+    """What one raw HTTP request is answered."""
+    with short_path(path) as short, socket.socket(socket.AF_UNIX) as client:
+        client.connect(short)
+        client.sendall(request)
+        client.settimeout(10)
+        text = b""
+        while part := client.recv(65536):
+            text += part
+    head, _, body = text.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def post(operation, body):
+    head = f"POST /v1/{operation} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def test_who_asks_has_the_same_answers_and_errors(tmp_path):
+    async def case():
+        async with served(tmp_path) as (shem, asked):
+            accepted = await asked.submit("adder/w", "add", WaveArguments(("5",)), key="k")
+            assert not accepted.deduplicated
+            outcome = await asked.wait("adder/w", "k")
+            alone = await shem.invocation("adder/w", "k")
+            assert (outcome.result, outcome.wave) == (alone.result, alone.wave) == (5, "5")
+            only = await asked.submit("adder/w", "add", WaveArguments(("1",)), key="k2", run=False)
+            assert (await asked.invocation("adder/w", only.key)).status == "pending"
+            assert (await asked.wait("adder/w", "k2", timeout_s=20)).wave == "6"
+            with pytest.raises(UnknownFunction) as refused:
+                await asked.submit("adder/w", "adt", WaveArguments(()))
+            with pytest.raises(UnknownFunction) as refused_alone:
+                await shem.submit("adder/w", "adt", WaveArguments(()))
+            assert vars(refused.value) == vars(refused_alone.value)
+            assert (await asked.replay("adder/w", to=3)).replayed == 1
+            await asked.run(until_idle=True)
+            assert (await asked.delete("adder/w")).status == "deleted"
+
+    run(case)
+
+
+def test_who_stops_waiting_ends_the_waiting_and_not_the_work(tmp_path):
+    async def case():
+        async with served(tmp_path) as (shem, asked):
+            await asked.submit("adder/w", "spin", WaveArguments(()), key="k")
+            assert (await asked.wait("adder/w", "k", timeout_s=0.05)).status == "pending"
+            with trio.move_on_after(0.05) as scope:
+                await asked.wait("adder/w", "k")
+            assert scope.cancelled_caught
+            assert (await shem.worker("adder/w")).loaded
+            async with trio.open_nursery() as nursery:
+
+                async def wait():
+                    with pytest.raises(InvocationInterrupted):
+                        await asked.wait("adder/w", "k")
+
+                nursery.start_soon(wait)
+                await trio.sleep(0.05)
+                assert (await asked.interrupt("adder/w")).done
+            assert (await asked.resume("adder/w", until_ended=True)).status == "running"
+
+    run(case)
+
+
+def test_requests_that_cannot_be_read_are_refused_in_words(tmp_path):
+    async def case():
+        async with served(tmp_path):
+            for request, status, kind in (
+                (post("nothing", "{}"), 404, "usage"),
+                (post("delete", "{"), 400, "usage"),
+                (post("delete", '{"worker": 5}'), 400, "usage"),
+                (post("delete", '{"worker": "adder/w", "more": 1}'), 400, "usage"),
+                (post("delete", '{"worker": "adder/w"}'), 404, "unknown-worker"),
+                (post("submit", '{"worker": "adder/w", "function": "\\ud800"}'), 400, "usage"),
+            ):
+                found, body = await trio.to_thread.run_sync(answered, tmp_path, request)
+                assert (found, json.loads(body)["error"]["kind"]) == (status, kind)
+            found, _ = await trio.to_thread.run_sync(
+                answered, tmp_path, b"GET /v1/run HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            assert found == 405
+
+    run(case)
+
+
+def test_a_process_that_ended_in_order_hands_over_and_a_killed_one_is_named(tmp_path):
+    async def case():
+        async with ask(tmp_path, {}, BUSY) as asked:
+            with pytest.raises(NotServed) as nobody:
+                await asked.delete("adder/w")
+            assert nobody.value.busy is BUSY
+            for removed, error in ((True, HandedOver), (False, StoreError)):
+                door = Door.open(tmp_path)
+                async with trio.open_nursery() as nursery:
+
+                    async def delete(error=error):
+                        with pytest.raises(error):
+                            await asked.delete("adder/w")
+
+                    nursery.start_soon(delete)
+                    await trio.sleep(0.05)
+                    if removed:
+                        door.remove()
+                    door.close()
+        assert (tmp_path / SOCKET_NAME).exists()
+        async with served(tmp_path):
+            pass
+        assert not (tmp_path / SOCKET_NAME).exists()
+
+    run(case)
+
+
+def test_errors_of_the_block_arrive_bare(tmp_path):
+    async def case():
+        with pytest.raises(ValueError, match="mine"):
+            async with open_served(tmp_path):
+                raise ValueError("mine")
+        async with open_served(tmp_path):
+            pass
+
+    run(case)
