@@ -106,7 +106,7 @@ CONFINED: dict[str, tuple[str, ...]] = {
     "lmdb": ("oplog.lmdb_engine",),
     "msgspec": ("executor", "oplog"),
     "rich": ("executor.cli",),
-    "starlette": ("executor.server.application",),
+    "starlette": ("executor.server",),
     "trio": ("executor",),
     "wasmtime": ("executor.wasm",),
 }

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Unpack, cast
 
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
+from starlette.applications import Starlette
 
 from executor.errors import StoreError
 from executor.executor import Executor, World
@@ -50,7 +50,7 @@ async def open_served(
             failure: Exception | None = None
             async with trio.open_nursery() as nursery:
                 app = application(shem, audience, nursery)
-                nursery.start_soon(partial(serve, cast("Any", app), configured(door)))
+                nursery.start_soon(serve_until_cancelled, app, configured(door))
                 try:
                     yield shem
                 except Exception as error:
@@ -62,6 +62,14 @@ async def open_served(
         door.close()
 
 
+async def serve_until_cancelled(app: Starlette, config: Config) -> None:
+    """Hypercorn takes a Ctrl-C that reaches one of its tasks for a wish to end the serving; it was
+    meant for the process.
+    """
+    await serve(cast("Any", app), config)
+    raise KeyboardInterrupt
+
+
 def configured(door: Door) -> Config:
     """Hypercorn on a socket that is there, silent: what goes wrong is told to who asked."""
     config = Config()
@@ -70,4 +78,5 @@ def configured(door: Door) -> Config:
     config.accesslog = None
     config.include_server_header = False
     config.keep_alive_timeout = KEEP_ALIVE_S
+    config.graceful_timeout = 0
     return config

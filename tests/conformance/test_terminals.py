@@ -3,7 +3,7 @@
 import os
 import signal
 import stat
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -107,6 +107,27 @@ def test_commands_that_start_at_the_same_moment_all_have_their_answer(terminals)
         ended = list(pool.map(lambda _: terminals.shem("invoke", "adder/w", "add", "1"), range(16)))
     assert [one.code for one in ended] == [0] * 16, [one.stderr for one in ended]
     assert sorted(int(one.stdout) for one in ended) == list(range(1, 17))
+
+
+def test_every_invocation_runs_once_though_whoever_runs_the_store_is_killed_again_and_again(
+    terminals,
+):
+    def insist(key):
+        """As a user would: the same key, until there is an answer."""
+        codes = []
+        while not codes or codes[-1] == 5:
+            codes.append(terminals.shem("invoke", "adder/w", "add", "1", "--key", key).code)
+        return codes
+
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(insist, f"k{number}") for number in range(9)]
+        while not all(one.done() for one in asked):
+            server = terminals.start("run")
+            wait(asked, timeout=1.5)
+            server.kill()
+        assert {one.result()[-1] for one in asked} == {0}
+    assert terminals.shem("invoke", "adder/w", "get").stdout == "9\n"
+    assert terminals.shem("replay", "adder/w", "--json").json["divergence"] is None
 
 
 def test_crash_points_are_refused_while_another_process_runs_the_store(terminals):
