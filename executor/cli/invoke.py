@@ -26,6 +26,7 @@ from executor.cli.parse import WaveArgumentsCommand, pair, seconds
 from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
 from executor.executor import WaveArguments, World
 from executor.records import Accepted, Invocation
+from executor.server.client import HandedOver
 from executor.server.operations import Operations
 from executor.server.shapes import invocation_json
 
@@ -103,6 +104,8 @@ class RequestedInvocation:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._accepted: Accepted | None = None
+        self._key = request.key
+        """A generated one is kept when the process that was asked ends before it answers."""
 
     async def run(self, executor: Operations) -> Invocation:
         """Accepts, says which key was generated, and waits as long as asked for. With a generated
@@ -126,18 +129,24 @@ class RequestedInvocation:
                 )
         except ShemError as error:
             return _unfinished(request, error, function=accepted.function, key=accepted.key)
-        return msgspec.structs.replace(invocation, deduplicated=accepted.deduplicated)
+        return msgspec.structs.replace(
+            invocation, deduplicated=accepted.deduplicated and request.key is not None
+        )
 
     async def _accept(self, executor: Operations) -> Accepted:
         request = self._request
-        self._accepted = accepted = await executor.submit(
-            request.worker,
-            request.function,
-            WaveArguments(request.arguments),
-            key=request.key,
-            env=dict(request.env) or None,
-            run=request.key is not None and not request.no_wait,
-        )
+        try:
+            self._accepted = accepted = await executor.submit(
+                request.worker,
+                request.function,
+                WaveArguments(request.arguments),
+                key=self._key,
+                env=dict(request.env) or None,
+                run=request.key is not None and not request.no_wait,
+            )
+        except HandedOver as ended:
+            self._key = ended.key or self._key
+            raise
         if request.key is None:
             write_note(f"key: {accepted.key}")
         return accepted

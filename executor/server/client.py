@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
+from uuid import uuid4
 
 import msgspec
 import trio
@@ -38,6 +39,9 @@ class NotServed(Exception):
 
 class HandedOver(Exception):
     """The process ended in order before it answered: ask again."""
+
+    key: str | None = None
+    """Of an invocation that it may have accepted."""
 
 
 class AskedExecutor:
@@ -90,13 +94,17 @@ class AskedExecutor:
             raise UsageError("another process takes its arguments as WAVE texts", where=worker)
         texts = tuple(argument.encode(errors="replace").decode() for argument in arguments.texts)
         request = wire.SubmitRequest(
-            worker=worker, function=function, arguments=texts, key=key, env=env
+            worker=worker, function=function, arguments=texts, key=key or str(uuid4()), env=env
         )
         exchange = await self._begin("invoke" if run else "submit", request)
         try:
             taken = await self._next(exchange, "accepted", ignore_text)
         except ShemError:
             await exchange.close()
+            raise
+        except HandedOver as ended:
+            await exchange.close()
+            ended.key = request.key
             raise
         accepted = wire.record_of(taken, Accepted)
         if run:
