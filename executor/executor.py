@@ -58,15 +58,14 @@ from executor.wasm.lane import Lanes
 from executor.wasm.plain import decode_result, encode_arguments
 from executor.wasm.types import FuncType
 from executor.wasm.wave import parse_arguments
+from executor.worker import amending
 from executor.worker.commits import store_error
-from executor.worker.cutting import revert as revert_worker
 from executor.worker.initial_files import initial_files
 from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
 from executor.worker.reader import WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
-from executor.worker.resolving import answer_type, append_resolution, uncertain_call
 from executor.worker.revision import Revisions
 from executor.worker.room import RoomProbe
 from executor.worker.status import REFUSING
@@ -395,20 +394,11 @@ class Executor:
 
         Raises: WorkerNotFound, UsageError, BadArguments, StoreError.
         """
+        texts = value.texts if isinstance(value, WaveArguments) else None
         loop = await self._workers.loop(worker)
-        found = loop.worker
-        call = await uncertain_call(found, start)
-        values = [value]
-        if isinstance(value, WaveArguments):
-            values = parse_arguments(answer_type(call[1]), value.texts, call[0])
-        append_resolution(found, call, choice, values)
-        await found.commit()
-        found.notify()
-        loop.start()
-        current = found.status.current
-        if until_ended and current is not None:
-            await found.wait(current.key)
-        return Done(worker=worker, done=True, status=found.status.state)
+        return await amending.resolve(
+            loop, start, choice, value, texts=texts, until_ended=until_ended
+        )
 
     async def revert(
         self, worker: str, *, to: int | None = None, last: int | None = None, go_on: bool = True
@@ -422,19 +412,7 @@ class Executor:
         if (to is None) == (last is None):
             raise UsageError("give one of `to` and `last`", where="revert")
         loop = await self._workers.stopped(worker)
-        found = loop.worker
-        try:
-            before = found.writer.last_index
-            revert_worker(found, to=to, last=last)
-            done = found.writer.last_index > before
-            if done:
-                await found.commit()
-                found.trouble = None
-        finally:
-            found.notify()
-            if go_on:
-                loop.start()
-        return Done(worker=worker, done=done, status=found.status.state)
+        return await amending.revert(loop, to=to, last=last, go_on=go_on)
 
     async def interrupt(self, worker: str) -> Done:
         """Stops a worker that has something to do until it is resumed or gets a new invocation;

@@ -9,6 +9,7 @@ from executor.records import ErrorRecord, Rebuild
 from executor.server.operations import Operations
 from executor.server.shapes import rebuild_json
 
+
 @click.command("crash")
 @click.argument("worker", metavar="WORKER")
 @command_options

@@ -132,6 +132,16 @@ async def cancel(shem: Executor, asked: wire.KeyRequest, _: Listener) -> Json:
     return shapes.done_json(await shem.cancel(asked.worker, asked.key))
 
 
+async def resolve(shem: Executor, asked: wire.ResolveRequest, _: Listener) -> Json:
+    """Not until its invocation has ended: this process runs the store."""
+    value = None if asked.value is None else WaveArguments(asked.value)
+    return shapes.done_json(await shem.resolve(asked.worker, asked.start, asked.choice, value))
+
+
+async def revert(shem: Executor, asked: wire.RevertRequest, _: Listener) -> Json:
+    return shapes.done_json(await shem.revert(asked.worker, to=asked.to, last=asked.last))
+
+
 async def delete(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
     return shapes.done_json(await shem.delete(asked.worker))
 
@@ -156,6 +166,8 @@ OPERATIONS: Final = {
     "interrupt": Operation(request=wire.WorkerRequest, perform=interrupt),
     "resume": Operation(request=wire.WorkerRequest, perform=resume),
     "cancel": Operation(request=wire.KeyRequest, perform=cancel),
+    "resolve": Operation(request=wire.ResolveRequest, perform=resolve),
+    "revert": Operation(request=wire.RevertRequest, perform=revert),
     "delete": Operation(request=wire.WorkerRequest, perform=delete),
     "run": Operation(request=wire.RunRequest, perform=run, waits=True, hears=lambda _: ALL_WORKERS),
 }

@@ -25,6 +25,7 @@ from executor.server import wire
 from executor.server.audience import Output
 from executor.server.door import was_killed
 from executor.server.exchange import ConnectionLost, Exchange
+from executor.server.operations import Choice
 from executor.server.shapes import Json
 
 
@@ -153,6 +154,29 @@ class AskedExecutor:
     async def cancel(self, worker: str, key: str) -> Done:
         request = wire.KeyRequest(worker=worker, key=key)
         return wire.record_of(await self._ask("cancel", request), Done)
+
+    async def resolve(
+        self,
+        worker: str,
+        start: int,
+        choice: Choice,
+        value: object = None,
+        *,
+        until_ended: bool = False,
+    ) -> Done:
+        """Takes the answer as WAVE, and returns at once: the other process runs the store."""
+        del until_ended
+        texts = value.texts if isinstance(value, WaveArguments) else None
+        request = wire.ResolveRequest(worker=worker, start=start, choice=choice, value=texts)
+        return wire.record_of(await self._ask("resolve", request), Done)
+
+    async def revert(
+        self, worker: str, *, to: int | None = None, last: int | None = None, go_on: bool = True
+    ) -> Done:
+        """The worker goes on where the other process runs the store."""
+        del go_on
+        request = wire.RevertRequest(worker=worker, to=to, last=last)
+        return wire.record_of(await self._ask("revert", request), Done)
 
     async def delete(self, worker: str) -> Done:
         return wire.record_of(await self._ask("delete", wire.WorkerRequest(worker=worker)), Done)

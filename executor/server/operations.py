@@ -7,7 +7,6 @@ from executor.deployment import DeployOptions
 from executor.executor import WaveArguments
 from executor.records import Accepted, Deployed, Done, Invocation, Rebuild
 
-
 Choice: TypeAlias = Literal["repeat", "fail", "value"]
 
 

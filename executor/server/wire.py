@@ -11,7 +11,7 @@ Answers have the shapes of the command line's JSON (`executor.server.shapes`); a
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -100,6 +100,20 @@ class WorkerRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class ReplayRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     worker: str
     to: int | None = None
+
+
+class ResolveRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    worker: str
+    start: int
+    choice: Literal["repeat", "fail", "value"]
+    value: tuple[str, ...] | None = None
+    """The answer as WAVE, for the choice `value`."""
+
+
+class RevertRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    worker: str
+    to: int | None = None
+    last: int | None = None
 
 
 class RunRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -152,16 +152,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
         case InvocationFinished():
             return fold_finished(status, index, entry)
         case Error():
-            status.attempts = status.attempts | {
-                entry.retry_from: status.attempts.get(entry.retry_from, 0) + 1
-            }
-            status.last_error = Failure(kind=entry.kind, message=entry.details)
-            if entry.retry_at is not None:
-                status.state = "retrying"
-                status.retry_at = entry.retry_at
-                status.retry_delay = entry.retry_at - entry.at
-                if status.current is not None:
-                    status.current.attempts += 1
+            fold_error(status, entry)
         case Decision():
             status.decision = entry.start_index, entry.choice
             status.decided_index = index
@@ -173,13 +164,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             fold_progress(status)
             status.marked = status.marked or entry.level == PERSIST_NOTHING
         case CancelPendingInvocation():
-            status.pending -= 1
-            if status.state == "interrupted" and not is_held_up(status):
-                status.state = "idle"
-            cancelled = KeyState(
-                key=entry.key, function=entry.function, digest=entry.digest, finished_index=index
-            )
-            return Change(cancelled, queued=False)
+            return fold_cancelled(status, index, entry)
         case Interrupted():
             status.state = "interrupted"
         case Resumed():
@@ -196,6 +181,28 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
         case _:
             fold_progress(status)
     return None
+
+
+def fold_error(status: Status, entry: Error) -> None:
+    attempts = status.attempts.get(entry.retry_from, 0) + 1
+    status.attempts = status.attempts | {entry.retry_from: attempts}
+    status.last_error = Failure(kind=entry.kind, message=entry.details)
+    if entry.retry_at is not None:
+        status.state = "retrying"
+        status.retry_at = entry.retry_at
+        status.retry_delay = entry.retry_at - entry.at
+        if status.current is not None:
+            status.current.attempts += 1
+
+
+def fold_cancelled(status: Status, index: int, entry: CancelPendingInvocation) -> Change:
+    status.pending -= 1
+    if status.state == "interrupted" and not is_held_up(status):
+        status.state = "idle"
+    cancelled = KeyState(
+        key=entry.key, function=entry.function, digest=entry.digest, finished_index=index
+    )
+    return Change(cancelled, queued=False)
 
 
 def fold_reverted(history: Iterable[tuple[int, Entry]]) -> Status:

@@ -48,9 +48,9 @@ from oplog.entry import (
     Outcome,
     PendingInvocation,
     Raw,
+    Resumed,
     Revert,
     Start,
-    Resumed,
 )
 from oplog.errors import OplogError
 from oplog.reader import Reader

@@ -219,7 +219,7 @@ def test_revert_names_the_last_entry_or_the_number_of_invocations(shem, store, a
     ],
 )
 def test_resolve_says_one_word_on_one_call(shem, store, alice, options, choice, value):
-    assert shem("resolve", "counter/alice", "4", *options) == (0, "counter/alice: idle\n", "")
+    assert shem("resolve", "counter/alice", "4", *options) == (0, "counter/alice: running\n", "")
     assert store.calls == [("resolve", "counter/alice", 4, choice, value)]
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from executor.replay.regions import HiddenRanges, Regions
 from executor.worker.status import (
-    HALTED,
     REFUSING,
+    RESTING,
     STATES,
     Status,
     fold,
@@ -143,7 +143,7 @@ def test_a_decision_makes_the_worker_uncertain_until_its_owner_has_spoken():
         return Decision(at=AT, start_index=4, choice=choice)
 
     assert (decided("asked").state, decided("asked").decision) == ("uncertain", (4, "asked"))
-    assert "uncertain" in HALTED
+    assert "uncertain" in RESTING
     for word in ("repeat", "begun", "value"):
         assert (decided("asked", word).state, decided("asked", word).decision) == (
             "running",
