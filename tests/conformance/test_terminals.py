@@ -79,6 +79,8 @@ def test_a_command_whose_server_is_killed_says_so_and_the_next_one_runs_the_stor
     server = terminals.serve()
     asked = terminals.start("invoke", "adder/w", "spin", "--key", "k", "--json")
     terminals.until(lambda: terminals.has_work("adder/w"))
+    # It is accepted; a whole command later the asking one has heard so, and it runs.
+    assert terminals.shem("worker", "adder/w", "--json").json["status"] == "running"
     server.kill()
     ended = asked.ended()
     assert (ended.code, ended.json["status"]) == (5, "pending")
