@@ -1,7 +1,5 @@
 """One store, several terminals: who runs it is asked by the others, and may be lost at any time."""
 
-import os
-import signal
 import stat
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -194,6 +192,6 @@ def test_a_store_with_a_long_path_is_reached(tmp_path):
         assert opened.shem("deploy", "adder.wasm").code == 0
         server = opened.serve()
         assert opened.shem("invoke", "adder/w", "add", "1").stdout == "1\n"
-        os.kill(server.process.pid, signal.SIGKILL)
+        server.kill()
     finally:
         opened.close()

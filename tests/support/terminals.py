@@ -90,5 +90,5 @@ class Terminals:
 
     def close(self) -> None:
         for terminal in self._open:
-            if terminal.process.poll() is None:
+            if not terminal.process.stdout.closed:
                 terminal.kill()
