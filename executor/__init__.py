@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from executor.durable.retry import TransientError as Transient
     from executor.errors import InvocationError, RequestError, ShemError
-    from executor.executor import Executor, WaveArguments
+    from executor.executor import Executor
     from executor.host.embedder import HostCall, host_function
+    from executor.requests import WaveArguments
     from executor.wasm.values import Err, Ok, Some, Variant
 
 __all__ = [
@@ -40,7 +41,7 @@ HOMES: Final = {
     "Some": "executor.wasm.values:Some",
     "Transient": "executor.durable.retry:TransientError",
     "Variant": "executor.wasm.values:Variant",
-    "WaveArguments": "executor.executor:WaveArguments",
+    "WaveArguments": "executor.requests:WaveArguments",
     "host_function": "executor.host.embedder:host_function",
 }
 

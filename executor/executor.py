@@ -12,11 +12,9 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, Self, TypedDict, Unpack
 
-import msgspec
 import trio
 
 from executor.deployment import DeployOptions, deploy
@@ -50,14 +48,11 @@ from executor.records import (
     WorkerPage,
     WorkerRecord,
 )
+from executor.requests import WaveArguments, canonical_request, check_key, resolve_path
 from executor.sources import Sources, SystemSources
-from executor.wasm.check import canonical_arguments
 from executor.wasm.engine import Engine as WasmEngine
-from executor.wasm.function_name import resolve
 from executor.wasm.lane import Lanes
-from executor.wasm.plain import decode_result, encode_arguments
-from executor.wasm.types import FuncType
-from executor.wasm.wave import parse_arguments
+from executor.wasm.plain import decode_result
 from executor.worker import amending
 from executor.worker.commits import store_error
 from executor.worker.initial_files import initial_files
@@ -71,13 +66,11 @@ from executor.worker.room import RoomProbe
 from executor.worker.status import REFUSING
 from executor.worker.worker import OnOutput, Worker, WorkerServices
 from executor.worker.workers import Workers
-from oplog.entry import Raw
 from oplog.reader import Reader
 from oplog.store import Store
 
 _log = logging.getLogger(__name__)
 
-KEY_BYTES_MAX: Final = 1_024
 REBUILDS_MAX: Final = 16
 """Workers that replay at the same time."""
 OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
@@ -87,12 +80,6 @@ OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
     "limit": LimitError,
     "cancelled": InvocationCancelled,
 }
-
-
-class WaveArguments(msgspec.Struct, frozen=True):
-    """Arguments as WAVE text, one a parameter."""
-
-    texts: tuple[str, ...]
 
 
 class World(TypedDict, total=False):
@@ -472,28 +459,3 @@ def ignore_output(worker: str, level: str, text: bytes) -> None:
 
 def log_report(text: str) -> None:
     _log.warning("%s", text)
-
-
-@lru_cache(maxsize=4_096)
-def resolve_path(exports: tuple[str, ...], function: str, component: str) -> str:
-    """As `resolve`, remembered: callers name the same few functions again and again."""
-    return resolve(exports, function, where=component)
-
-
-def check_key(key: str) -> None:
-    """Raises: UsageError unless the key is 1 to 1,024 bytes of UTF-8."""
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 1 <= size <= KEY_BYTES_MAX:
-        raise UsageError(f"an idempotency key has 1 to {KEY_BYTES_MAX} bytes of UTF-8", where="key")
-
-
-def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | WaveArguments) -> Raw:
-    """The canonical bytes of the arguments. Raises: BadArguments."""
-    if isinstance(arguments, WaveArguments):
-        values = parse_arguments(wit, arguments.texts, path)
-    else:
-        values = canonical_arguments(wit, arguments, path)
-    return encode_arguments(wit, values)

@@ -77,6 +77,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.errors",
         "executor.executor",
         "executor.records",
+        "executor.requests",
         "executor.wasm.plain",
         "executor.worker",
         "oplog",

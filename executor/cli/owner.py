@@ -5,8 +5,8 @@ import click
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import EXIT_DONE, write_json, write_line
-from executor.executor import WaveArguments
 from executor.records import Done
+from executor.requests import WaveArguments
 from executor.server.operations import Choice, Operations
 from executor.server.shapes import done_json
 

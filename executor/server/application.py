@@ -17,8 +17,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from executor.errors import ShemError, UsageError
-from executor.executor import Executor, WaveArguments
+from executor.executor import Executor
 from executor.records import Accepted
+from executor.requests import WaveArguments
 from executor.server import shapes, wire
 from executor.server.audience import (
     ALL_WORKERS,

@@ -19,8 +19,9 @@ import trio
 
 from executor.deployment import DeployOptions, host_directory
 from executor.errors import Busy, ShemError, StoreError, UsageError
-from executor.executor import WaveArguments, World, ignore_output
+from executor.executor import World, ignore_output
 from executor.records import Accepted, Deployed, Done, Invocation, Rebuild
+from executor.requests import WaveArguments
 from executor.server import wire
 from executor.server.audience import Output
 from executor.server.door import was_killed

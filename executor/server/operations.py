@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias, Unpack
 
 from executor.deployment import DeployOptions
-from executor.executor import WaveArguments
 from executor.records import Accepted, Deployed, Done, Invocation, Rebuild
+from executor.requests import WaveArguments
 
 Choice: TypeAlias = Literal["repeat", "fail", "value"]
 

@@ -29,8 +29,8 @@ from executor import Executor, Ok, host_function
 from executor.cli.crash_points import CrashPoint, crashing_perform, crashing_store
 from executor.durable.retry import TransientError
 from executor.errors import RequestError, ShemError, UnknownKey, WorkerNotFound
-from executor.executor import WaveArguments
 from executor.records import Invocation
+from executor.requests import WaveArguments
 from executor.worker.reader import StoreReader
 from oplog.codec import encode_entry
 from oplog.entry import KIND_OF, Entry

@@ -9,8 +9,8 @@ from executor.errors import (
     PreviousFailed,
     StoreError,
 )
-from executor.executor import WaveArguments
 from executor.records import ErrorRecord, Invocation
+from executor.requests import WaveArguments
 from tests.support.fake_executor import GENERATED_KEY
 
 ADD = "demo:counter/api.{add}"

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from executor.errors import Busy, InvocationInterrupted, StoreError, UnknownFunction
-from executor.executor import WaveArguments
+from executor.requests import WaveArguments
 from executor.server.client import HandedOver, NotServed, ask
 from executor.server.door import SOCKET_NAME, Door, short_path
 from executor.server.serving import open_served

@@ -1,0 +1,48 @@
+"""What a caller asks for, checked and made canonical before anything is recorded."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from executor.errors import UsageError
+from executor.wasm.check import canonical_arguments
+from executor.wasm.function_name import resolve
+from executor.wasm.plain import encode_arguments
+from executor.wasm.types import FuncType
+from executor.wasm.wave import parse_arguments
+from oplog.entry import Raw
+
+KEY_BYTES_MAX: Final = 1_024
+
+
+class WaveArguments(msgspec.Struct, frozen=True):
+    """Arguments as WAVE text, one a parameter."""
+
+    texts: tuple[str, ...]
+
+
+@lru_cache(maxsize=4_096)
+def resolve_path(exports: tuple[str, ...], function: str, component: str) -> str:
+    """As `resolve`, remembered: callers name the same few functions again and again."""
+    return resolve(exports, function, where=component)
+
+
+def check_key(key: str) -> None:
+    """Raises: UsageError unless the key is 1 to 1,024 bytes of UTF-8."""
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= KEY_BYTES_MAX:
+        raise UsageError(f"an idempotency key has 1 to {KEY_BYTES_MAX} bytes of UTF-8", where="key")
+
+
+def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | WaveArguments) -> Raw:
+    """The canonical bytes of the arguments. Raises: BadArguments."""
+    if isinstance(arguments, WaveArguments):
+        values = parse_arguments(wit, arguments.texts, path)
+    else:
+        values = canonical_arguments(wit, arguments, path)
+    return encode_arguments(wit, values)
