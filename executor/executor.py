@@ -325,11 +325,17 @@ class Executor:
     # -- inspecting ----------------------------------------------------------------------------
 
     async def oplog(
-        self, worker: str, first: int = 1, limit: int | None = None
+        self, worker: str, first: int = 1, limit: int | None = None, *, search: str | None = None
     ) -> AsyncIterator[OplogRecord]:
-        """Committed entries from index `first` on. Raises: WorkerNotFound."""
-        for record in self._reader.oplog(worker, first, limit):
-            yield record
+        """Committed entries from index `first` on, at most `limit`; with `search` those that this
+        query matches (`executor.worker.search`). Read a page at a time on a worker thread.
+
+        Raises: WorkerNotFound; UsageError for a query that makes no sense.
+        """
+        pages = self._reader.oplog_pages(worker, first, limit, search=search)
+        while (page := await trio.to_thread.run_sync(next, pages, None)) is not None:
+            for record in page:
+                yield record
 
     async def workers(
         self,

@@ -6,11 +6,14 @@ knows it (`Ok`, `Err`, `Variant`). Times are nanoseconds since the Unix epoch; t
 prints them as RFC 3339.
 """
 
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Final, Literal
 
 import msgspec
 
 from oplog.entry import Entry
+
+NS_PER_S: Final = 1_000_000_000
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,3 +157,9 @@ class InitialFile(Record, frozen=True, kw_only=True):
     path: str
     content: bytes
     writable: bool
+
+
+def time_text(at_ns: int) -> str:
+    """`2026-11-30T10:08:10.123456789Z`, of nanoseconds since the Unix epoch."""
+    seconds, rest = divmod(at_ns, NS_PER_S)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

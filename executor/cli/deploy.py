@@ -12,9 +12,9 @@ from executor.cli.command_line import CommandLine, command_options
 from executor.cli.output import EXIT_DONE, stderr_console, table, write_json, write_line
 from executor.cli.parse import initial_file, limit, pair, read_file
 from executor.errors import ShemError
-from executor.records import ComponentRecord, Deployed, InitialFile
+from executor.records import ComponentRecord, Deployed, InitialFile, time_text
 from executor.server.operations import Operations
-from executor.server.shapes import component_json, component_summary_json, deployed_json, time_text
+from executor.server.shapes import component_json, component_summary_json, deployed_json
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -11,7 +12,6 @@ from rich.console import Console
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
 from executor.cli.output import EXIT_DONE, json_line, stdout_console, write_line
-from executor.errors import WorkerNotFound
 from executor.records import OplogRecord
 from executor.server.shapes import entry_json
 from executor.worker.reader import StoreReader
@@ -29,6 +29,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     limit: int | None
     kinds: tuple[str, ...]
+    search: str | None
     follow: bool
 
 
@@ -52,6 +53,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     multiple=True,
     help="Only entries of this kind; may be repeated.",
 )
+@click.option("--search", metavar="Q", help="Only entries that match the query, as above.")
 @click.option("--follow", is_flag=True, help="Go on as entries are committed, until Ctrl-C.")
 @command_options
 @click.pass_context
@@ -59,6 +61,10 @@ def oplog(context: click.Context, /, **asked: Any) -> int:
     """Print what WORKER was asked, what it did and was answered.
 
     One line an entry. An entry that a jump or a revert has hidden is marked ~.
+
+    A query of --search holds words and "quoted" texts, which an entry has to say in its kind,
+    function, key or values, in any order. AND goes without saying; OR, NOT and parentheses combine
+    them. FIELD:VALUE looks at fields of that name only, however deep in a value.
     """
     line = context.ensure_object(CommandLine)
 
@@ -67,8 +73,7 @@ def oplog(context: click.Context, /, **asked: Any) -> int:
     def show(store: StoreReader) -> None:
         width = max(INDEX_WIDTH, len(str(store.worker(query.worker).entries)))
         write = json_writer() if line.json else line_writer(stdout_console(), width)
-        read = following if query.follow else read_once
-        for record in chosen(read(store, query.worker, query.first), query.kinds, query.limit):
+        for record in chosen(read(store, query), query.kinds, query.limit):
             write(record)
 
     line.read(show)
@@ -110,21 +115,10 @@ def chosen(
                 return
 
 
-def read_once(store: StoreReader, worker: str, first: int) -> Iterator[OplogRecord]:
-    """The worker's committed entries from `first` on."""
-    yield from store.oplog(worker, first=first)
-
-
-def following(store: StoreReader, worker: str, first: int) -> Iterator[OplogRecord]:
-    """The worker's entries, and then those that are committed, until it is deleted. Blocks."""
-    worker_id = store.worker(worker).id
-    while True:
-        for record in store.oplog(worker, first=first):
-            first = record.index + 1
-            yield record
-        time.sleep(FOLLOW_S)
-        try:
-            if store.worker(worker).id != worker_id:
-                return
-        except WorkerNotFound:
-            return
+def read(store: StoreReader, query: Query) -> Iterator[OplogRecord]:
+    """The worker's committed entries; those that follow them too, if they were asked for."""
+    if not query.follow:
+        return store.oplog(query.worker, query.first, search=query.search)
+    return store.follow_oplog(
+        query.worker, query.first, search=query.search, wait=partial(time.sleep, FOLLOW_S)
+    )

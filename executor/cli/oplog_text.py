@@ -9,8 +9,8 @@ from typing import Final
 
 from rich.text import Text
 
-from executor.records import OplogRecord
-from executor.server.shapes import entry_fields, time_text
+from executor.records import OplogRecord, time_text
+from executor.server.shapes import entry_fields
 from oplog.entry import (
     HINTS,
     KIND_OF,

@@ -6,8 +6,8 @@ import click
 
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.output import EXIT_DONE, one_line, table, write_json, write_line, write_note
-from executor.records import WorkerRecord
-from executor.server.shapes import time_text, worker_json, worker_page_json
+from executor.records import WorkerRecord, time_text
+from executor.server.shapes import worker_json, worker_page_json
 from executor.worker.reader import WORKERS_PER_PAGE
 from executor.worker.status import STATES
 

@@ -6,7 +6,6 @@ bytes `{"base64": …}`, a variant `{"case": v}` or `"case"`, a result `{"ok": v
 nan and the infinities as strings.
 """
 
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -24,6 +23,7 @@ from executor.records import (
     WorkerPage,
     WorkerRecord,
     WorkerSummary,
+    time_text,
 )
 from executor.wasm.plain import plain_to_json
 from oplog.codec import decode_value
@@ -31,15 +31,8 @@ from oplog.entry import HINTS, KIND_OF
 
 Json = dict[str, object]
 
-NS: Final = 1_000_000_000
 TIMES: Final = frozenset({"at", "retry_at"})
 """Fields of entries that are wall time."""
-
-
-def time_text(at_ns: int) -> str:
-    """`2026-11-30T10:08:10.123456789Z`, of nanoseconds since the Unix epoch."""
-    seconds, rest = divmod(at_ns, NS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
 def error_json(error: ErrorRecord) -> Json:

@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from oplog.entry import (
     ABSENT,
+    Cancelled,
+    Decision,
     End,
     Entry,
     InvocationFinished,
@@ -30,6 +32,12 @@ def resolved(entry: Entry, resolve: Callable[[Raw], Raw]) -> Entry:
         case Start():
             if len(entry.request) == REFERENCE_BYTES:
                 return replace(entry, request=resolve(entry.request))
+        case Cancelled():
+            if len(entry.partial) == REFERENCE_BYTES:
+                return replace(entry, partial=resolve(entry.partial))
+        case Decision():
+            if len(entry.value) == REFERENCE_BYTES:
+                return replace(entry, value=resolve(entry.value))
         case InvocationStarted() | PendingInvocation():
             if len(entry.arguments) == REFERENCE_BYTES:
                 return replace(entry, arguments=resolve(entry.arguments))

@@ -4,7 +4,7 @@ Works beside the process that runs the store, on the committed state. Every meth
 long as the disk does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from executor.errors import StoreError, UnknownKey, UsageError, WorkerNotFound
+from executor.errors import StoreError, UnknownKey, UsageError, WorkerDeleted, WorkerNotFound
 from executor.records import (
     ComponentRecord,
     ComponentSummary,
@@ -45,12 +45,13 @@ from executor.worker.rows import (
     read_worker_id,
     state_row,
 )
+from executor.worker.search import Query, matches, parse
 from executor.worker.signatures import export_types
 from executor.worker.status import CANCELLED, STATES, KeyState, Status
 from oplog.codec import decode_value
 from oplog.engine import Engine
 from oplog.entry import ABSENT, CancelPendingInvocation, InvocationFinished
-from oplog.errors import OplogError
+from oplog.errors import OplogCorruptError, OplogError
 from oplog.lmdb_engine import LmdbEngine
 from oplog.reader import Reader
 
@@ -177,7 +178,8 @@ class StoreReader:
         limit: int = WORKERS_PER_PAGE,
         cursor: str | None = None,
     ) -> WorkerPage:
-        """One page in the order of names; `cursor` is the last page's, None for the first.
+        """One page in the order of names; `cursor` is the last page's, None for the first. A worker
+        that is there all the while is on exactly one page, whatever becomes of the others.
 
         Raises: ComponentNotFound; UsageError for a status or cursor that does not exist.
         """
@@ -197,6 +199,7 @@ class StoreReader:
             summary(found)
             for _, worker_id in rows
             if (found := read_status(self.engine, worker_id)) is not None
+            and status in (None, found.state)
         ]
         more = len(rows) == limit and limit > 0
         return WorkerPage(
@@ -205,22 +208,75 @@ class StoreReader:
 
     # -- oplogs and outcomes ---------------------------------------------------------------------
 
-    def oplog(self, name: str, first: int = 1, limit: int | None = None) -> Iterator[OplogRecord]:
-        """Committed entries from index `first` on, a page at a time. Raises: WorkerNotFound."""
+    def oplog(
+        self, name: str, first: int = 1, limit: int | None = None, *, search: str | None = None
+    ) -> Iterator[OplogRecord]:
+        """Committed entries from index `first` on, at most `limit`; with `search` those that this
+        query matches (`executor.worker.search`). Ends early if the worker is deleted meanwhile.
+
+        Raises: WorkerNotFound; UsageError for a query that makes no sense.
+        """
+        for page in self.oplog_pages(name, first, limit, search=search):
+            yield from page
+
+    def oplog_pages(
+        self, name: str, first: int = 1, limit: int | None = None, *, search: str | None = None
+    ) -> Iterator[list[OplogRecord]]:
+        """As `oplog`, a page at a time: no more than 1,024 entries are read at once."""
+        query = None if search is None else parse(search)
         worker_id = self.worker_id(name)
+        yield from self._pages(worker_id, self.status(worker_id), first, limit, query)
+
+    def follow_oplog(
+        self, name: str, first: int = 1, *, search: str | None = None, wait: Callable[[], None]
+    ) -> Iterator[OplogRecord]:
+        """As `oplog`, and then whatever is committed; `wait` is called before each further look.
+
+        Raises: WorkerDeleted once the worker is deleted, also if another has its name by then.
+        """
+        query = None if search is None else parse(search)
+        worker_id = self.worker_id(name)
+        while (status := read_status(self.engine, worker_id)) is not None:
+            for page in self._pages(worker_id, status, first, None, query):
+                yield from page
+            first = max(first, status.last_index + 1)
+            wait()
+        raise WorkerDeleted("the worker was deleted", where=name, hint="it has no more entries")
+
+    def _pages(
+        self,
+        worker_id: bytes,
+        status: Status,
+        first: int,
+        limit: int | None,
+        query: Query | None,
+    ) -> Iterator[list[OplogRecord]]:
+        """The entries up to the last one of `status`."""
         entries = WorkerEntries(self._reader, worker_id)
-        regions = Regions(self.status(worker_id).cuts)
-        remaining = limit
+        regions = Regions(status.cuts)
         index = max(first, 1)
-        while remaining is None or remaining > 0:
-            page = entries.page(index, PAGE_ENTRIES if remaining is None else min(remaining, 1024))
+        while index <= status.last_index and limit != 0:
+            size = min(status.last_index - index + 1, PAGE_ENTRIES)
+            if limit is not None and query is None:
+                size = min(size, limit)
+            try:
+                page = entries.page(index, size)
+            except OplogCorruptError:
+                if read_status(self.engine, worker_id) is None:
+                    return  # a large value went with its worker
+                raise
             if not page:
                 return
-            for index, entry in page:
-                yield OplogRecord(index=index, entry=entry, hidden=regions.conceals(index, entry))
-            index += 1
-            if remaining is not None:
-                remaining -= len(page)
+            records = [
+                OplogRecord(index=index, entry=entry, hidden=regions.conceals(index, entry))
+                for index, entry in page
+            ]
+            found = [record for record in records if query is None or matches(query, record)]
+            index = page[-1][0] + 1
+            if limit is not None:
+                found = found[:limit]
+                limit -= len(found)
+            yield found
 
     def invocation(self, name: str, key: str, *, deduplicated: bool = False) -> Invocation:
         """What is committed of one key. Raises: WorkerNotFound, UnknownKey."""
@@ -315,11 +371,14 @@ def summary(status: Status) -> WorkerSummary:
 def cursor_key(cursor: str) -> bytes:
     """Raises: UsageError unless the cursor is one that a page gave."""
     try:
-        return bytes.fromhex(cursor)
+        key = bytes.fromhex(cursor)
     except ValueError:
+        key = b""
+    if b"/" not in key:
         raise UsageError(
             f"{cursor!r} is no cursor", where="workers", hint="use the cursor of the last page"
-        ) from None
+        )
+    return key
 
 
 @lru_cache(maxsize=4_096)

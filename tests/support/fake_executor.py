@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from executor.errors import ComponentNotFound, ShemError, WorkerNotFound
+from executor.errors import ComponentNotFound, ShemError, WorkerDeleted, WorkerNotFound
 from executor.records import (
     Accepted,
     ComponentRecord,
@@ -25,6 +25,7 @@ from executor.records import (
     WorkerRecord,
     WorkerSummary,
 )
+from executor.worker.search import matches, parse
 from oplog.entry import Entry
 
 GENERATED_KEY = "generated-key"
@@ -213,6 +214,16 @@ class FakeReader:
     def worker(self, name: str) -> WorkerRecord:
         return self.store.read_worker(name)
 
-    def oplog(self, worker: str, first: int = 1, limit: int | None = None) -> Iterator[OplogRecord]:
+    def oplog(self, worker, first=1, limit=None, *, search=None) -> Iterator[OplogRecord]:
         self.store.read_worker(worker)
-        yield from self.store.oplogs.get(worker, [])[first - 1 :][:limit]
+        found = self.store.oplogs.get(worker, [])[first - 1 :]
+        query = None if search is None else parse(search)
+        yield from [item for item in found if query is None or matches(query, item)][:limit]
+
+    def follow_oplog(self, worker, first=1, *, search=None, wait) -> Iterator[OplogRecord]:
+        while worker in self.store.workers:
+            for record in self.oplog(worker, first, search=search):
+                first = record.index + 1
+                yield record
+            wait()
+        raise WorkerDeleted("the worker was deleted", where=worker)

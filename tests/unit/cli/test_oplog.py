@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from executor.cli import oplog as oplog_command
-from executor.records import OplogRecord
-from executor.server.shapes import entry_json, time_text
+from executor.records import OplogRecord, time_text
+from executor.server.shapes import entry_json
 from oplog.entry import (
     Create,
     Error,
@@ -101,6 +101,27 @@ def test_from_kind_and_limit_choose_entries(shem, alice):
     assert indices("--from", "99") == []
 
 
+def test_a_search_chooses_among_what_the_other_options_leave(shem, alice):
+    def indices(*options):
+        ran = shem("oplog", "counter/alice", *options)
+        assert ran.code == 0, ran.stderr
+        return [int(line.split()[0]) for line in ran.stdout.splitlines()]
+
+    assert indices("--search", "k1") == [2, 3]
+    assert indices("--search", "k1 OR level:stdout") == [2, 3, 6]
+    assert indices("--search", "k1 OR level:stdout", "--kind", "log") == [6]
+    assert indices("--search", "NOT k1", "--from", "2", "--limit", "2") == [4, 5]
+    assert indices("--search", "no such thing") == []
+
+
+def test_a_query_that_makes_no_sense_is_refused_with_its_column(shem, alice):
+    ran = shem("oplog", "counter/alice", "--search", 'k1 AND (log OR "a', "--json")
+    assert (ran.code, ran.stdout) == (2, "")
+    assert ran.error["kind"] == "usage"
+    assert ran.error["message"] == "this quote is not closed"
+    assert ran.error["where"] == "search, column 16"
+
+
 @pytest.mark.parametrize("options", [("--kind", "begin"), ("--from", "0"), ("--limit", "x")])
 def test_bad_choices_are_usage_errors(shem, alice, options):
     ran = shem("oplog", "counter/alice", *options)
@@ -133,7 +154,7 @@ def test_follow_goes_on_with_what_is_committed_until_the_worker_is_deleted(
 
     monkeypatch.setattr(oplog_command.time, "sleep", sleep)
     ran = shem("oplog", "counter/alice", "--from", "6", "--follow")
-    assert ran.code == 0
+    assert (ran.code, ran.stderr) == (1, "shem: the worker was deleted: counter/alice\n")
     assert [line.split()[0] for line in ran.stdout.splitlines()] == ["6", "7", "8", "9"]
 
 

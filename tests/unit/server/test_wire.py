@@ -14,9 +14,9 @@ from executor.errors import (
     StoreError,
     WorkerNotFound,
 )
-from executor.records import ComponentRecord, Done, Rebuild, RevisionRecord
+from executor.records import ComponentRecord, Done, Rebuild, RevisionRecord, time_text
 from executor.server import wire
-from executor.server.shapes import component_json, done_json, rebuild_json, time_text
+from executor.server.shapes import component_json, done_json, rebuild_json
 from oplog.errors import OplogCorruptError
 
 STDERR = "it broke\n"
