@@ -17,6 +17,7 @@ from executor.services.components import (
     FileRow,
     RevisionRow,
     check_component_name,
+    check_surroundings,
     content_digest,
     deployment,
     next_component,
@@ -58,6 +59,7 @@ async def deploy(
 ) -> Deployed:
     """A new revision, or the existing one with the same bytes and options. Durable on return."""
     check_component_name(name)
+    check_surroundings("deploy", options.get("env", {}))
     for limit, size in options.get("limits", {}).items():
         if limit not in LIMITS:
             raise UsageError(

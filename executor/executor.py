@@ -43,6 +43,7 @@ from executor.records import (
     Deployed,
     Done,
     Invocation,
+    NewWorker,
     OplogRecord,
     Rebuild,
     WorkerPage,
@@ -218,8 +219,8 @@ class Executor:
         arguments: Sequence[object] | WaveArguments = (),
         *,
         key: str | None = None,
-        env: dict[str, str] | None = None,
         run: bool = True,
+        **new: Unpack[NewWorker],
     ) -> Accepted:
         """Accepts an invocation; creates the worker if there is none. Durable on return: it will
         run once, whatever happens to this process; here and now, unless `run` is false and nobody
@@ -227,7 +228,7 @@ class Executor:
 
         Raises: RequestError of any kind, PreviousFailed, StoreError; then nothing is recorded.
         """
-        accepted, loop = await self._accept(worker, function, arguments, key, env)
+        accepted, loop = await self._accept(worker, function, arguments, key, new)
         found = loop.worker
         if run:
             loop.start()
@@ -261,14 +262,14 @@ class Executor:
         arguments: Sequence[object] | WaveArguments = (),
         *,
         key: str | None = None,
-        env: dict[str, str] | None = None,
+        **new: Unpack[NewWorker],
     ) -> object:
         """Runs a function once for this key and returns its value, as recorded.
 
         A returned `Err` is a value. Raises: RequestError, InvocationError for a recorded failure or
         exit (its code is not 0), PreviousFailed, Divergence, StoreError.
         """
-        accepted, loop = await self._accept(worker, function, arguments, key, env)
+        accepted, loop = await self._accept(worker, function, arguments, key, new)
         found = loop.worker
         wit = self._workers.exports(worker)[accepted.function]
         loop.start()
@@ -288,21 +289,21 @@ class Executor:
         function: str,
         arguments: Sequence[object] | WaveArguments,
         key: str | None,
-        env: dict[str, str] | None,
+        new: NewWorker,
     ) -> tuple[Accepted, InvocationLoop]:
         if key is not None:
             check_key(key)
         exports = self._workers.exports(worker)
         path = resolve_path(tuple(exports), function, worker.partition("/")[0])
         raw = canonical_request(path, exports[path], arguments)
-        loop = await self._workers.named(worker, env)
+        loop = await self._workers.named(worker, new)
         chosen = key if key is not None else self._services.sources.random_uuid()
         if loop.worker.status.state in REFUSING and loop.worker.unsaved:
             await loop.worker.commit()  # nobody hears of a failure that is not committed
-        new = loop.worker.accept(chosen, path, raw)
+        is_new = loop.worker.accept(chosen, path, raw)
         if loop.worker.status.state == "uncertain":
             await loop.worker.commit()  # nothing runs that would do so
-        return Accepted(worker=worker, function=path, key=chosen, deduplicated=not new), loop
+        return Accepted(worker=worker, function=path, key=chosen, deduplicated=not is_new), loop
 
     async def _wait(
         self, worker: Worker, key: str, *, deduplicated: bool, timeout_s: float | None = None

@@ -6,8 +6,9 @@ knows it (`Ok`, `Err`, `Variant`). Times are nanoseconds since the Unix epoch; t
 prints them as RFC 3339.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 import msgspec
 
@@ -113,6 +114,7 @@ class WorkerRecord(Record, frozen=True, kw_only=True):
     revision: int
     status: str
     env: dict[str, str]
+    args: tuple[str, ...]
     pending: tuple[str, ...]
     """Keys that wait, oldest first."""
     current_key: str | None
@@ -122,6 +124,17 @@ class WorkerRecord(Record, frozen=True, kw_only=True):
     last_error: str | None
     created_at: int
     loaded: bool
+
+
+class NewWorker(TypedDict, total=False):
+    """What an invocation creates its worker with, if there is none; one that exists must have the
+    same. None is as left out.
+    """
+
+    env: dict[str, str] | None
+    """Its own environment, over the component's."""
+    args: Sequence[str] | None
+    """The command's arguments as the guest sees them, so with the name of the program first."""
 
 
 class DivergenceRecord(Record, frozen=True, kw_only=True):

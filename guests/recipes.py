@@ -152,6 +152,7 @@ RECIPES: dict[str, Recipe] = {
     "types": c_recipe("types"),
     "counter": c_recipe("counter"),
     "printer": c_recipe("printer"),
+    "command": c_recipe("command"),
 }
 
 

@@ -22,7 +22,7 @@ from executor.cli.output import (
     write_line,
     write_note,
 )
-from executor.cli.parse import WaveArgumentsCommand, pair, seconds
+from executor.cli.parse import WaveArgumentsCommand, pair, seconds, unicode_text
 from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
 from executor.executor import World
 from executor.records import Accepted, Invocation
@@ -40,6 +40,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]
     key: str | None
     env: tuple[tuple[str, str], ...]
+    args: tuple[str, ...]
     timeout_s: float | None
     no_wait: bool
     crash_at: str | None
@@ -55,6 +56,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("arguments", metavar="[ARG]...", nargs=-1)
 @click.option("--key", metavar="K", help="Idempotency key [default: a new one].")
 @click.option("--env", metavar="K=V", type=pair, multiple=True, help="Environment of a new worker.")
+@click.option(
+    "--arg",
+    "args",
+    metavar="A",
+    type=unicode_text,
+    multiple=True,
+    help="Command arguments of a new worker, its program's name first.",
+)
 @click.option(
     "--timeout",
     "timeout_s",
@@ -143,6 +152,7 @@ class RequestedInvocation:
                 WaveArguments(request.arguments),
                 key=self._key,
                 env=dict(request.env) or None,
+                args=request.args or None,
                 run=request.key is not None and not request.no_wait,
             )
         except HandedOver as ended:

@@ -88,8 +88,10 @@ def _summary(record: OplogRecord) -> str:
     entry = record.entry
     match entry:
         case Create():
-            return f"{entry.name}  component {entry.component} revision {entry.revision}" + (
-                f"  env {_value(fields['env'])}" if entry.env else ""
+            return (
+                f"{entry.name}  component {entry.component} revision {entry.revision}"
+                + (f"  env {_value(fields['env'])}" if entry.env else "")
+                + (f"  args {_value(fields['args'])}" if entry.args else "")
             )
         case Start():
             return f"{entry.function_type:<{TYPE_WIDTH}}  {entry.function}" + (

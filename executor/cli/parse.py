@@ -22,9 +22,16 @@ UNITS: Final[dict[str, int]] = {
 }
 
 
+def unicode_text(text: str) -> str:
+    """Text that a guest can be given: a terminal may pass any bytes."""
+    if text.encode(errors="ignore").decode() != text:
+        raise click.BadParameter(f"{text!r} is not Unicode text")
+    return text
+
+
 def pair(text: str) -> tuple[str, str]:
     """`K=V`; the first `=` divides."""
-    name, divider, value = text.partition("=")
+    name, divider, value = unicode_text(text).partition("=")
     if not divider or not name:
         raise click.BadParameter(f"{text!r} is not of the form K=V")
     return name, value

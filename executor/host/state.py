@@ -55,6 +55,7 @@ class FoundWorker(msgspec.Struct, frozen=True, kw_only=True):
     """Without the component."""
     revision: int
     environment: Sequence[tuple[str, str]]
+    arguments: Sequence[str]
     status: str
     retry_count: int
     created_at: int

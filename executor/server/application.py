@@ -78,6 +78,7 @@ async def accept(
             WaveArguments(asked.arguments),
             key=asked.key,
             env=asked.env,
+            args=asked.args,
             run=run,
         )
     listener.hear(Taken(accepted))

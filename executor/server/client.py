@@ -20,7 +20,7 @@ import trio
 from executor.deployment import DeployOptions, host_directory
 from executor.errors import Busy, ShemError, StoreError, UsageError
 from executor.executor import World, ignore_output
-from executor.records import Accepted, Deployed, Done, Invocation, Rebuild
+from executor.records import Accepted, Deployed, Done, Invocation, NewWorker, Rebuild
 from executor.requests import WaveArguments
 from executor.server import wire
 from executor.server.audience import Output
@@ -86,8 +86,8 @@ class AskedExecutor:
         arguments: Sequence[object] | WaveArguments = (),
         *,
         key: str | None = None,
-        env: dict[str, str] | None = None,
         run: bool = True,
+        **new: Unpack[NewWorker],
     ) -> Accepted:
         """The connection that accepts stays for `wait`, so that no output falls between. Arguments
         are WAVE texts: their types are known where the component is.
@@ -95,8 +95,14 @@ class AskedExecutor:
         if not isinstance(arguments, WaveArguments):
             raise UsageError("another process takes its arguments as WAVE texts", where=worker)
         texts = tuple(argument.encode(errors="replace").decode() for argument in arguments.texts)
+        env, args = new.get("env"), new.get("args")
         request = wire.SubmitRequest(
-            worker=worker, function=function, arguments=texts, key=key or str(uuid4()), env=env
+            worker=worker,
+            function=function,
+            arguments=texts,
+            key=key or str(uuid4()),
+            env=env,
+            args=None if args is None else tuple(args),
         )
         exchange = await self._begin("invoke" if run else "submit", request)
         try:

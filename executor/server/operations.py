@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias, Unpack
 
 from executor.deployment import DeployOptions
-from executor.records import Accepted, Deployed, Done, Invocation, Rebuild
+from executor.records import Accepted, Deployed, Done, Invocation, NewWorker, Rebuild
 from executor.requests import WaveArguments
 
 Choice: TypeAlias = Literal["repeat", "fail", "value"]
@@ -29,8 +29,8 @@ class Operations(Protocol):
         arguments: Sequence[object] | WaveArguments = (),
         *,
         key: str | None = None,
-        env: dict[str, str] | None = None,
         run: bool = True,
+        **new: Unpack[NewWorker],
     ) -> Accepted: ...
 
     async def wait(

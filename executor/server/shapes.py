@@ -133,6 +133,7 @@ def worker_json(worker: WorkerRecord) -> Json:
         "revision": worker.revision,
         "status": worker.status,
         "env": dict(worker.env),
+        "args": list(worker.args),
         "pending": list(worker.pending),
         "current_key": worker.current_key,
         "entries": worker.entries,

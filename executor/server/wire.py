@@ -80,6 +80,7 @@ class SubmitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """WAVE, one text a parameter."""
     key: str | None = None
     env: dict[str, str] | None = None
+    args: tuple[str, ...] | None = None
 
 
 class WaitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ length and a mark, and is durable before it has its name.
 
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -99,6 +100,17 @@ def check_component_name(name: str) -> None:
             where="deploy",
             hint=f"use 1 to {NAME_CHARACTERS_MAX} characters without a slash: --name NAME",
         )
+
+
+def check_surroundings(where: str, env: Mapping[str, str], args: Sequence[str] = ()) -> None:
+    """Raises: UsageError unless every variable and argument is Unicode text."""
+    for text in (*env, *env.values(), *args):
+        if text.encode(errors="ignore").decode() != text:
+            raise UsageError(
+                f"{text!r} is not Unicode text",
+                where=where,
+                hint="variables and arguments of a guest are UTF-8",
+            )
 
 
 def row_key(name: str) -> bytes:

@@ -49,6 +49,7 @@ class StoreDirectory:
             name=status.name.partition("/")[2],
             revision=status.revision,
             environment=environment(status, revision.env),
+            arguments=status.args,
             status=status.state,
             retry_count=sum(status.attempts.values()),
             created_at=status.created_at,

@@ -61,7 +61,7 @@ async def make_resident(
         sources=services.sources,
         files=files,
         environment=environment(status, revision.row.env),
-        arguments=(),
+        arguments=status.args,
         identity=identity(worker),
     )
     state.directory = StoreDirectory(services.store.engine)

@@ -160,6 +160,7 @@ class StoreReader:
             revision=status.revision,
             status=status.state,
             env=status.env,
+            args=status.args,
             pending=tuple(key for _, key in read_queue(self.engine, worker_id)),
             current_key=status.current.key if status.current is not None else None,
             entries=status.last_index,

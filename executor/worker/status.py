@@ -86,6 +86,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     component_id: str = ""
     revision: int = 0
     env: dict[str, str] = {}
+    args: tuple[str, ...] = ()
     limits: dict[str, int] = {}
     created_at: int = 0
     state: State = "idle"
@@ -265,6 +266,7 @@ def fold_create(status: Status, entry: Create) -> None:
     status.component_id = entry.component_id
     status.revision = entry.revision
     status.env = entry.env
+    status.args = entry.args
     status.limits = entry.limits
     status.created_at = entry.at
 

@@ -19,8 +19,8 @@ from executor.errors import (
     WorkerDeleted,
     WorkerNotFound,
 )
-from executor.records import Done
-from executor.services.components import read_component, read_revision
+from executor.records import Done, NewWorker
+from executor.services.components import check_surroundings, read_component, read_revision
 from executor.wasm.types import FuncType
 from executor.worker.commits import store_error, submit
 from executor.worker.loop import InvocationLoop
@@ -60,20 +60,21 @@ class Workers:
         known = status or read_component(engine, component)
         return self._reader.exports(component, known.revision)
 
-    async def named(self, name: str, env: dict[str, str] | None) -> InvocationLoop:
+    async def named(self, name: str, new: NewWorker) -> InvocationLoop:
         """The worker of that name, created if there is none (durable with its first commit).
 
-        Raises: AlreadyExists if it exists with another environment, ComponentNotFound.
+        Raises: AlreadyExists if it exists with another environment or other arguments,
+        ComponentNotFound.
         """
         loop = self._known(name)
+        env, args = new.get("env"), new.get("args")
         if loop is None:
-            return self._create(name, env or {})
-        if env is not None and env != loop.worker.status.env:
-            raise AlreadyExists(
-                "the worker exists with another environment",
-                where=name,
-                hint="a worker keeps the environment it was created with; use another name",
-            )
+            return self._create(name, env or {}, tuple(args or ()))
+        status = loop.worker.status
+        if env is not None and env != status.env:
+            raise _exists_with(name, "another environment", "the environment")
+        if args is not None and tuple(args) != status.args:
+            raise _exists_with(name, "other command arguments", "the command arguments")
         return loop
 
     async def loop(self, name: str) -> InvocationLoop:
@@ -128,7 +129,8 @@ class Workers:
             return None
         return self._hold(Worker(self._services, worker_id, status))
 
-    def _create(self, name: str, env: dict[str, str]) -> InvocationLoop:
+    def _create(self, name: str, env: dict[str, str], args: tuple[str, ...]) -> InvocationLoop:
+        check_surroundings(name, env, args)
         engine = self._services.store.engine
         component = read_component(engine, worker_parts(name)[0])
         revision = read_revision(engine, component.component, component.revision)
@@ -144,6 +146,7 @@ class Workers:
             component_id=component.id,
             revision=component.revision,
             env=env,
+            args=args,
             limits=revision.limits,
         )
         try:
@@ -241,3 +244,11 @@ class Workers:
         async with trio.open_nursery() as nursery:
             for loop in list(self._loops.values()):
                 nursery.start_soon(partial(loop.close, writes_awaited_s=writes_awaited_s))
+
+
+def _exists_with(worker: str, other: str, kept: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"the worker exists with {other}",
+        where=worker,
+        hint=f"a worker keeps {kept} it was created with; use another name",
+    )

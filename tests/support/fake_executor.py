@@ -93,10 +93,9 @@ class FakeExecutor:
     async def worker(self, name: str) -> WorkerRecord:
         return self.store.read_worker(name)
 
-    async def submit(
-        self, worker, function, arguments, *, key=None, env=None, run=True
-    ) -> Accepted:
-        self.store.calls.append(("submit", worker, function, arguments, key, env, run))
+    async def submit(self, worker, function, arguments, *, key=None, run=True, **new) -> Accepted:
+        given = new["env"], new["args"]
+        self.store.calls.append(("submit", worker, function, arguments, key, *given, run))
         if self.store.refusal is not None:
             raise self.store.refusal
         return Accepted(

@@ -6,6 +6,7 @@
 | types (C)      | demo:types/echo: one function a type                | demo:types/mirror      |
 | counter (C)    | demo:counter/api: add, get, charge-many, fail, spin | bank, clock, random    |
 | printer (C)    | demo:printer/api: print, warn, write                | stdout and stderr      |
+| command (C)    | wasi:cli/run: run                                   | wasi:cli               |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
 | clocks (WAT)   | demo:clocks/api: read                               | clocks and random      |
@@ -34,6 +35,11 @@ def types_component() -> bytes:
 @cache
 def counter_component() -> bytes:
     return recipes.build("counter").read_bytes()
+
+
+@cache
+def command_component() -> bytes:
+    return recipes.build("command").read_bytes()
 
 
 @cache

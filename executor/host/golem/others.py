@@ -105,7 +105,7 @@ def as_seen(state: HostState, found: FoundWorker) -> FoundWorker:
 def metadata(found: FoundWorker) -> dict[str, object]:
     return {
         "worker-id": worker_record(found.component_id, found.name),
-        "args": [],
+        "args": list(found.arguments),
         "env": list(found.environment),
         "status": known_status(found.status),
         "component-version": found.revision,

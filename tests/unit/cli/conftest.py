@@ -70,6 +70,7 @@ def alice(store) -> WorkerRecord:
         revision=0,
         status="idle",
         env={"COLOUR": "blue"},
+        args=("counter", "-v"),
         pending=(),
         current_key=None,
         entries=0,

@@ -66,7 +66,7 @@ def test_options_follow_arguments_and_negative_numbers_are_arguments(shem, store
     store.outcomes["k1"] = completed()
     ran = shem(
         "invoke", "counter/alice", "add", "-5", "--key", "k1", "-1.5e3", "--env", "A=b=c",
-        "-inf", "-.5", '"-x"', "--timeout", "3",
+        "-inf", "-.5", '"-x"', "--timeout", "3", "--arg", "counter", "--arg", "-v",
     )  # fmt: skip
     assert ran.code == 0, ran.stderr
     [submit, wait] = store.calls
@@ -77,6 +77,7 @@ def test_options_follow_arguments_and_negative_numbers_are_arguments(shem, store
         WaveArguments(("-5", "-1.5e3", "-inf", "-.5", '"-x"')),
         "k1",
         {"A": "b=c"},
+        ("counter", "-v"),
         True,
     )
     assert wait == ("wait", "counter/alice", "k1", 3.0)

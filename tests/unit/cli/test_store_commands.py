@@ -129,6 +129,7 @@ def test_one_worker_in_full(shem, alice):
         "revision": 0,
         "status": "idle",
         "env": {"COLOUR": "blue"},
+        "args": ["counter", "-v"],
         "pending": [],
         "current_key": None,
         "entries": 7,

@@ -122,7 +122,12 @@ class FakeDirectory:
 
 
 def found(name, **fields):
-    fields = {"status": "uncertain", "revision": 1, "environment": [("A", name)]} | fields
+    fields = {
+        "status": "uncertain",
+        "revision": 1,
+        "environment": [("A", name)],
+        "arguments": ["program", name],
+    } | fields
     return FoundWorker(component_id=OTHER, name=name, retry_count=0, created_at=5_000_000, **fields)
 
 
