@@ -3,6 +3,7 @@
 ShemError                 `kind` is the word of the JSON error object, `hint` what to do
 ├── RequestError          the caller's fault
 │   ├── UsageError        · ComponentNotFound · WorkerNotFound · UnknownFunction · UnknownKey
+│   ├── UnknownFile
 │   ├── BadArguments      (column, expected) · KeyConflict · AlreadyExists · Busy
 │   └── ComponentRejected (imports)
 ├── InvocationError       the guest's fault, recorded in the oplog
@@ -56,6 +57,12 @@ class UnknownFunction(RequestError):
 
 class UnknownKey(RequestError):
     kind = "unknown-key"
+
+
+class UnknownFile(RequestError):
+    """A path leads to nothing among a worker's files."""
+
+    kind = "unknown-file"
 
 
 class BadArguments(RequestError):

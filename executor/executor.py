@@ -46,6 +46,7 @@ from executor.records import (
     NewWorker,
     OplogRecord,
     Rebuild,
+    WorkerFile,
     WorkerPage,
     WorkerRecord,
 )
@@ -56,6 +57,7 @@ from executor.wasm.lane import Lanes
 from executor.wasm.plain import decode_result
 from executor.worker import amending
 from executor.worker.commits import store_error
+from executor.worker.file_view import read_file
 from executor.worker.initial_files import initial_files
 from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
@@ -371,6 +373,15 @@ class Executor:
         """Rebuilds the worker beside the living one, up to entry `to`. Appends nothing."""
         loop = await self._workers.loop(worker)
         return await rebuild_beside(loop.worker, to=to)
+
+    async def files(self, worker: str, path: str = "/") -> WorkerFile:
+        """What is at `path` among the worker's files: a directory's entries, a file's content. As
+        of its last committed entry, from a rebuild beside the living worker. Appends nothing.
+
+        Raises: WorkerNotFound, UnknownFile, Divergence, ReplayPanic, StoreError.
+        """
+        loop = await self._workers.loop(worker)
+        return await read_file(loop.worker, path)
 
     async def resolve(
         self,

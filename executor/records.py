@@ -158,6 +158,37 @@ class Rebuild(Record, frozen=True, kw_only=True):
     """Why the rebuild stopped before the end of the oplog: the failed or exited invocation."""
 
 
+class FileRecord(Record, frozen=True, kw_only=True):
+    name: str
+    """The last name of its path; `/` for the root."""
+    kind: Literal["directory", "regular-file", "symbolic-link"]
+    size: int
+    """Bytes of a file's content or of a symbolic link's target, 0 for a directory."""
+    links: int
+    writable: bool
+    """Whether the guest may change it; an initial file may be for reading only."""
+    accessed_at: int
+    modified_at: int
+    changed_at: int
+    target: str | None = None
+    """What a symbolic link reads."""
+
+
+class WorkerFile(Record, frozen=True, kw_only=True):
+    """What is at a path of a worker's files."""
+
+    worker: str
+    path: str
+    file: FileRecord
+    """What the path leads to; symbolic links are followed."""
+    entries: tuple[FileRecord, ...] | None = None
+    """Of a directory, by name."""
+    content: bytes | None = None
+    """Of a file."""
+    stopped_at: str | None = None
+    """The failed or exited invocation before which these files were."""
+
+
 class Done(Record, frozen=True, kw_only=True):
     worker: str
     done: bool

@@ -153,6 +153,7 @@ RECIPES: dict[str, Recipe] = {
     "counter": c_recipe("counter"),
     "printer": c_recipe("printer"),
     "command": c_recipe("command"),
+    "scribe": c_recipe("scribe"),
 }
 
 

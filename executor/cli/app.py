@@ -13,6 +13,7 @@ from click.exceptions import Exit, NoArgsIsHelpError
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.demo import demo
 from executor.cli.deploy import component, components, deploy
+from executor.cli.files import files
 from executor.cli.invoke import invoke
 from executor.cli.lifecycle import crash, replay
 from executor.cli.oplog import oplog
@@ -39,6 +40,7 @@ COMMANDS: Final = (
     oplog,
     workers,
     worker,
+    files,
     crash,
     replay,
     resolve,

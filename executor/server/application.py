@@ -121,6 +121,10 @@ async def replay(shem: Executor, asked: wire.ReplayRequest, _: Listener) -> Json
     return shapes.rebuild_json(await shem.replay(asked.worker, to=asked.to))
 
 
+async def files(shem: Executor, asked: wire.FilesRequest, _: Listener) -> Json:
+    return shapes.worker_file_json(await shem.files(asked.worker, asked.path))
+
+
 async def interrupt(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
     return shapes.done_json(await shem.interrupt(asked.worker))
 
@@ -165,6 +169,7 @@ OPERATIONS: Final = {
     "invocation": Operation(request=wire.KeyRequest, perform=invocation),
     "crash": Operation(request=wire.WorkerRequest, perform=crash),
     "replay": Operation(request=wire.ReplayRequest, perform=replay, waits=True),
+    "files": Operation(request=wire.FilesRequest, perform=files, waits=True),
     "interrupt": Operation(request=wire.WorkerRequest, perform=interrupt),
     "resume": Operation(request=wire.WorkerRequest, perform=resume),
     "cancel": Operation(request=wire.KeyRequest, perform=cancel),

@@ -20,7 +20,15 @@ import trio
 from executor.deployment import DeployOptions, host_directory
 from executor.errors import Busy, ShemError, StoreError, UsageError
 from executor.executor import World, ignore_output
-from executor.records import Accepted, Deployed, Done, Invocation, NewWorker, Rebuild
+from executor.records import (
+    Accepted,
+    Deployed,
+    Done,
+    Invocation,
+    NewWorker,
+    Rebuild,
+    WorkerFile,
+)
 from executor.requests import WaveArguments
 from executor.server import wire
 from executor.server.audience import Output
@@ -149,6 +157,9 @@ class AskedExecutor:
     async def replay(self, worker: str, *, to: int | None = None) -> Rebuild:
         answer = await self._ask("replay", wire.ReplayRequest(worker=worker, to=to))
         return wire.record_of(answer, Rebuild)
+
+    async def files(self, worker: str, path: str = "/") -> WorkerFile:
+        return wire.file_of(await self._ask("files", wire.FilesRequest(worker=worker, path=path)))
 
     async def interrupt(self, worker: str) -> Done:
         return wire.record_of(await self._ask("interrupt", wire.WorkerRequest(worker=worker)), Done)

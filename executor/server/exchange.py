@@ -27,7 +27,8 @@ class Exchange:
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._http = h11.Connection(our_role=h11.CLIENT)
-        self._received = b""
+        self._received: list[bytes] = []
+        """Pieces of a line that has not ended: one line may be a file of a worker."""
         self._lines: list[Line] = []
 
     @classmethod
@@ -65,9 +66,11 @@ class Exchange:
         except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
             raise ConnectionLost from error
         if isinstance(event, h11.Data):
-            *whole, self._received = (self._received + event.data).split(b"\n")
-            for line in whole:
-                self._lines += json.loads(line).items()
+            ended, *more = event.data.split(b"\n")
+            self._received.append(ended)
+            for piece in more:
+                self._lines += json.loads(b"".join(self._received)).items()
+                self._received = [piece]
         elif not isinstance(event, h11.Response):
             raise ConnectionLost
 

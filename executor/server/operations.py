@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias, Unpack
 
 from executor.deployment import DeployOptions
-from executor.records import Accepted, Deployed, Done, Invocation, NewWorker, Rebuild
+from executor.records import (
+    Accepted,
+    Deployed,
+    Done,
+    Invocation,
+    NewWorker,
+    Rebuild,
+    WorkerFile,
+)
 from executor.requests import WaveArguments
 
 Choice: TypeAlias = Literal["repeat", "fail", "value"]
@@ -42,6 +50,8 @@ class Operations(Protocol):
     async def crash(self, worker: str, *, go_on: bool = True) -> Rebuild: ...
 
     async def replay(self, worker: str, *, to: int | None = None) -> Rebuild: ...
+
+    async def files(self, worker: str, path: str = "/") -> WorkerFile: ...
 
     async def interrupt(self, worker: str) -> Done: ...
 

@@ -17,9 +17,11 @@ from executor.records import (
     Deployed,
     Done,
     ErrorRecord,
+    FileRecord,
     Invocation,
     OplogRecord,
     Rebuild,
+    WorkerFile,
     WorkerPage,
     WorkerRecord,
     WorkerSummary,
@@ -157,6 +159,39 @@ def rebuild_json(rebuild: Rebuild) -> Json:
     }
     if rebuild.stopped_at is not None:
         shape["stopped_at"] = rebuild.stopped_at
+    return shape
+
+
+def worker_file_json(found: WorkerFile) -> Json:
+    """A directory has `entries`, a file `content`; `stopped_at` as in `rebuild_json`."""
+    shape: Json = {
+        "worker": found.worker,
+        "path": found.path,
+        "file": file_json(found.file),
+    }
+    if found.entries is not None:
+        shape["entries"] = [file_json(entry) for entry in found.entries]
+    if found.content is not None:
+        shape["content"] = plain_to_json(found.content)
+    if found.stopped_at is not None:
+        shape["stopped_at"] = found.stopped_at
+    return shape
+
+
+def file_json(file: FileRecord) -> Json:
+    """`target` is there only for a symbolic link."""
+    shape: Json = {
+        "name": file.name,
+        "kind": file.kind,
+        "size": file.size,
+        "links": file.links,
+        "writable": file.writable,
+        "accessed_at": time_text(file.accessed_at),
+        "modified_at": time_text(file.modified_at),
+        "changed_at": time_text(file.changed_at),
+    }
+    if file.target is not None:
+        shape["target"] = file.target
     return shape
 
 

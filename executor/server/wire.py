@@ -24,13 +24,13 @@ from executor.errors import (
     ShemError,
     StoreError,
 )
-from executor.records import ErrorRecord, InitialFile, Invocation, Record
+from executor.records import ErrorRecord, InitialFile, Invocation, Record, WorkerFile
 from executor.server.shapes import Json, error_json, invocation_json
 from executor.worker.commits import store_error
 from oplog.errors import OplogError
 
 NS_PER_S: Final = 1_000_000_000
-TIMES: Final = frozenset({"created_at", "deployed_at"})
+TIMES: Final = frozenset({"created_at", "deployed_at", "accessed_at", "modified_at", "changed_at"})
 OK: Final = 200
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
@@ -44,6 +44,7 @@ STATUS: Final = {
     "unknown-worker": NOT_FOUND,
     "unknown-function": NOT_FOUND,
     "unknown-key": NOT_FOUND,
+    "unknown-file": NOT_FOUND,
     "key-conflict": REFUSED,
     "exists": REFUSED,
     "busy": REFUSED,
@@ -103,6 +104,11 @@ class ReplayRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     to: int | None = None
 
 
+class FilesRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    worker: str
+    path: str
+
+
 class ResolveRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     worker: str
     start: int
@@ -126,6 +132,14 @@ class RunRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 def invocation_shape(invocation: Invocation) -> Json:
     return invocation_json(invocation) | {"exit_code": invocation.exit_code}
+
+
+def file_of(shape: Json) -> WorkerFile:
+    """As `record_of`; the content is bytes again."""
+    content: Any = shape.get("content")
+    if content is not None:
+        shape = shape | {"content": content["base64"]}
+    return record_of(shape, WorkerFile)
 
 
 def record_of(shape: object, kind: type[Answer]) -> Answer:

@@ -179,6 +179,8 @@ class FileTree:
             accessed_ns=node.accessed_ns,
             modified_ns=node.modified_ns,
             changed_ns=node.changed_ns,
+            writable=not isinstance(node, FileNode) or node.writable,
+            target=node.target if isinstance(node, SymlinkNode) else None,
         )
 
     def set_times(

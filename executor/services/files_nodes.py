@@ -99,6 +99,10 @@ class FileStat(msgspec.Struct, frozen=True, kw_only=True):
     accessed_ns: int
     modified_ns: int
     changed_ns: int
+    writable: bool = True
+    """False for an initial file that the guest may only read."""
+    target: str | None = None
+    """What a symbolic link reads."""
 
 
 def kind_of(node: AnyNode) -> Kind:

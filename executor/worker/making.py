@@ -23,8 +23,13 @@ async def make_resident(
     may_go_live: bool,
     to: int | None = None,
     on_live: Callable[[], None] | None = None,
+    on_target: Callable[[HostState], None] | None = None,
 ) -> Resident:
-    """A new instance with the worker's committed history before it, not yet instantiated."""
+    """A new instance with the worker's committed history before it, not yet instantiated.
+
+    `on_target` is told, on the lane, when one that may not go live was answered its last recorded
+    call, before the guest does anything more.
+    """
     services = worker.services
     status = worker.status
     revision = await trio.to_thread.run_sync(
@@ -39,7 +44,7 @@ async def make_resident(
         target=committed if to is None else min(to, committed),
         regions=Regions(status.cuts),
     )
-    listener = WorldListener(worker, on_live)
+    listener = WorldListener(worker, on_live, on_target)
     lane = services.lanes.assign()
     session = DurableSession(
         worker=status.name,
@@ -71,10 +76,10 @@ async def make_resident(
     return Resident(
         revision=revision,
         session=session,
+        state=state,
         instance=instance,
         lane=lane,
-        inbox=services.inbox,
-        release=lambda: services.lanes.release(lane),
+        services=services,
     )
 
 
@@ -114,9 +119,15 @@ def identity(worker: Worker) -> WorkerIdentity:
 class WorldListener:
     """Ties a session to its worker and its host state."""
 
-    def __init__(self, worker: Worker, on_live: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        on_live: Callable[[], None] | None,
+        on_target: Callable[[HostState], None] | None,
+    ) -> None:
         self._worker = worker
         self._on_live = on_live
+        self._on_target = on_target
         self.state: HostState | None = None
         self.instance: Instance | None = None
 
@@ -131,8 +142,11 @@ class WorldListener:
 
     def on_target(self) -> None:
         """On the lane: a guest that makes no further host call is left at its next epoch check."""
-        instance = self.instance
+        state, instance = self.state, self.instance
+        assert state is not None
         assert instance is not None
+        if self._on_target is not None:
+            self._on_target(state)
         instance.interrupt(ReachedTarget())
 
     def on_full(self) -> None:

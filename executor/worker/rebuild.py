@@ -5,37 +5,51 @@ Nothing is appended.
 """
 
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
 from executor.durable.reasons import ReachedTarget
 from executor.errors import Divergence
+from executor.host.state import HostState
 from executor.records import DivergenceRecord, Rebuild
 from executor.wasm.instance import Left, Raised
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
 from executor.worker.making import make_resident, rebuild
-from executor.worker.resident import Replayed
+from executor.worker.resident import Replayed, Resident
 from executor.worker.worker import Worker
 from oplog.errors import OplogError
+
+
+@asynccontextmanager
+async def rebuilt(
+    worker: Worker,
+    *,
+    to: int | None = None,
+    on_target: Callable[[HostState], None] | None = None,
+) -> AsyncIterator[tuple[Resident, Replayed]]:
+    """The worker's instance with its history up to entry `to`, or all of it, replayed."""
+    resident = await make_resident(worker, may_go_live=False, to=to, on_target=on_target)
+    try:
+        yield resident, await rebuild(resident)
+    finally:
+        with trio.CancelScope(shield=True):
+            await resident.close(writes_awaited_s=0)
 
 
 async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
     """Replays up to entry `to`, or everything. Raises: StoreError, ReplayPanic."""
     began = time.perf_counter()
-    resident = await make_resident(worker, may_go_live=False, to=to)
-    try:
-        end = await rebuild(resident)
-    finally:
-        with trio.CancelScope(shield=True):
-            await resident.close(writes_awaited_s=0)
-    divergence = read_divergence(end, worker.name)
+    async with rebuilt(worker, to=to) as (resident, end):
+        pass
     return Rebuild(
         worker=worker.name,
         entries=worker.writer.committed_index,
         replayed=resident.session.cursor.consumed,
         ms=(time.perf_counter() - began) * 1_000,
-        divergence=divergence,
+        divergence=read_divergence(end, worker.name),
         stopped_at=stop_text(end),
     )
 
@@ -63,6 +77,18 @@ def read_divergence(end: Replayed, worker: str) -> DivergenceRecord | None:
             return DivergenceRecord(
                 index=0, recorded="the end of the history", requested=f"{other}"
             )
+
+
+def raise_divergence(end: Replayed, worker: str) -> None:
+    """Raises whatever kept a replay from its end: a divergence, or as `read_divergence`."""
+    found = read_divergence(end, worker)
+    if found is not None:
+        raise Divergence(
+            worker=worker,
+            index=found.index,
+            recorded=found.recorded,
+            requested=found.requested,
+        )
 
 
 def stop_text(end: Replayed) -> str | None:

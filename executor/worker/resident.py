@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
-from executor.durable.inbox import Inbox
 from executor.durable.reasons import ReachedTarget
 from executor.durable.session import DurableSession
 from executor.errors import Divergence, InternalError, ReplayPanic, StoreError
+from executor.host.state import HostState
 from executor.wasm.host_function import LeaveGuest
 from executor.wasm.instance import Instance, Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
@@ -22,6 +22,7 @@ from executor.wasm.lane import Lane
 from executor.wasm.plain import decode_arguments, encode_result
 from executor.wasm.traps import Trapped
 from executor.worker.revision import Revision
+from executor.worker.worker import WorkerServices
 from oplog.entry import InvocationStarted, Outcome
 from oplog.errors import OplogError
 
@@ -48,18 +49,19 @@ class Resident:
         *,
         revision: Revision,
         session: DurableSession,
+        state: HostState,
         instance: Instance,
         lane: Lane,
-        inbox: Inbox,
-        release: Callable[[], None],
+        services: WorkerServices,
     ) -> None:
-        """`release` gives the lane back; called once the instance is deleted."""
+        """`lane` is assigned to the instance, and given back once that is deleted."""
         self.revision = revision
         self.session = session
+        self.state = state
         self.instance = instance
         self.lane = lane
-        self.inbox = inbox
-        self._release: Callable[[], None] | None = release
+        self._services = services
+        self._deleted = False
 
     async def start(self) -> GuestOutcome:
         """Instantiates: `Returned` if the instance is ready."""
@@ -110,11 +112,11 @@ class Resident:
         else:
             await self.session.close_generation(writes_awaited_s=writes_awaited_s)
         closed = trio.Event()
-        self.instance.close(lambda: self.inbox.post(closed.set))
+        self.instance.close(lambda: self._services.inbox.post(closed.set))
         await closed.wait()
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+        if not self._deleted:
+            self._deleted = True
+            self._services.lanes.release(self.lane)
 
     def outcome_of(self, path: str, outcome: Returned) -> Outcome:
         """The recordable outcome of a call that returned."""
@@ -128,7 +130,7 @@ class Resident:
 
         def done(outcome: GuestOutcome) -> None:
             outcomes.append(outcome)
-            self.inbox.post(event.set)
+            self._services.inbox.post(event.set)
 
         start(done)
         await event.wait()

@@ -170,6 +170,28 @@ def test_the_printer_writes_lines_to_its_streams(tmp_path: Path) -> None:
     assert err.read_text() == "b\n"
 
 
+def test_the_scribe_writes_files(tmp_path: Path) -> None:
+    wasi = WasiConfig()
+    wasi.preopen_dir(str(tmp_path), "/")
+    guest = Guest(guests.scribe_component(), "demo:scribe/api", {}, wasi)
+
+    def made(name: str, *arguments: Any) -> str:
+        answer = guest.call(name, *arguments)
+        return "ok" if answer is None else str(answer)
+
+    assert made("make-directory", "notes") == "ok"
+    assert made("write-and-wait", "notes/a", "one ", 1_000, "two") == "ok"
+    assert made("link", "notes/a", "latest") == "ok"
+    assert (tmp_path / "latest").read_text() == "one two"
+    assert made("resize", "latest", 3) == "ok"
+    assert (tmp_path / "notes" / "a").read_text() == "one"
+    assert made("remove", "notes/a") == "ok"
+    assert made("write", "missing/b", "") == "no-entry"
+    with pytest.raises(WasmtimeError, match="unreachable"):
+        guest.call("write-and-trap", "c", "kept")
+    assert (tmp_path / "c").read_text() == "kept"
+
+
 def test_the_order_guest_charges_each_item_and_keeps_a_ledger(tmp_path: Path) -> None:
     asked: list[tuple[str, int]] = []
     wasi = WasiConfig()

@@ -61,6 +61,21 @@ def test_output_of_the_guest_reaches_the_terminal_that_asked(terminals):
     assert server.press_ctrl_c().stderr.startswith("hello\nother\n")
 
 
+def test_files_are_read_from_any_terminal(terminals):
+    assert terminals.shem("deploy", str(recipes.build("scribe"))).code == 0
+    wrote = terminals.shem("invoke", "scribe/w", "write", '"a"', '"hello\\n"')
+    assert (wrote.code, wrote.stdout) == (0, "ok\n")
+    alone = terminals.shem("files", "scribe/w", "--json")
+    assert [entry["name"] for entry in alone.json["entries"]] == ["a"]
+    server = terminals.serve()
+    assert terminals.shem("files", "scribe/w", "--json") == alone
+    assert terminals.shem("files", "scribe/w", "/a").stdout == "hello\n"
+    missing = terminals.shem("files", "scribe/w", "/b")
+    assert (missing.code, missing.stdout) == (3, "")
+    assert missing.stderr.startswith("shem: no file '/b': there is nothing: scribe/w: ")
+    assert server.press_ctrl_c().code == 130
+
+
 def test_ctrl_c_ends_the_command_and_not_the_work(terminals):
     server = terminals.serve()
     asked = terminals.start("invoke", "adder/w", "spin", "--key", "k")

@@ -21,6 +21,7 @@ from executor.records import (
     Invocation,
     OplogRecord,
     Rebuild,
+    WorkerFile,
     WorkerPage,
     WorkerRecord,
     WorkerSummary,
@@ -43,6 +44,7 @@ class FakeStore:
         self.outcomes: dict[str, Invocation | ShemError | BaseException] = {}
         self.refusal: ShemError | None = None
         self.rebuild: Rebuild | None = None
+        self.files: dict[str, WorkerFile] = {}
         self.while_waiting: Callable[[], Awaitable[None]] | None = None
         self.known_keys: set[str] = set()
 
@@ -143,6 +145,11 @@ class FakeExecutor:
         self.store.calls.append(("revert", name, to, last, go_on))
         self.store.read_worker(name)
         return Done(worker=name, done=True, status="idle")
+
+    async def files(self, name: str, path: str = "/") -> WorkerFile:
+        self.store.calls.append(("files", name, path))
+        self.store.read_worker(name)
+        return self.store.files[path]
 
     async def interrupt(self, name: str) -> Done:
         return self.done("interrupt", name, status="interrupted")

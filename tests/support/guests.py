@@ -7,6 +7,7 @@
 | counter (C)    | demo:counter/api: add, get, charge-many, fail, spin | bank, clock, random    |
 | printer (C)    | demo:printer/api: print, warn, write                | stdout and stderr      |
 | command (C)    | wasi:cli/run: run                                   | wasi:cli               |
+| scribe (C)     | demo:scribe/api: write, write-and-wait, link …      | files, a pollable      |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
 | clocks (WAT)   | demo:clocks/api: read                               | clocks and random      |
@@ -45,6 +46,11 @@ def command_component() -> bytes:
 @cache
 def printer_component() -> bytes:
     return recipes.build("printer").read_bytes()
+
+
+@cache
+def scribe_component() -> bytes:
+    return recipes.build("scribe").read_bytes()
 
 
 ADDER: Final = b"""

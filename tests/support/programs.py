@@ -10,6 +10,7 @@
 | starter | WAT              | a host call while the component is instantiated           |
 | counter | C                | remote writes, clock and random mixed                     |
 | printer | C                | output                                                    |
+| scribe  | C                | files, and a wait between two writes                      |
 | types   | C                | a value of every WIT type, and host resources             |
 | order   | Python           | everything that a language's runtime asks of its host     |
 """
@@ -278,6 +279,17 @@ PROGRAMS = {
             "printer",
             guests.printer_component,
             (("print", ("one",)), ("warn", ("two",)), ("write", (b"\xff\xfe",)), ("print", ("é",))),
+        ),
+        Program(
+            "scribe",
+            guests.scribe_component,
+            (
+                ("make-directory", ("notes",)),
+                ("write-and-wait", ("notes/a", "one ", 1_000_000, "two")),
+                ("link", ("notes/a", "latest")),
+                ("write", ("missing/b", "lost")),
+                ("write", ("latest", "é")),
+            ),
         ),
         Program("types", guests.types_component, TYPES_CALLS),
         Program(

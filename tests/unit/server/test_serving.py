@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from executor.errors import Busy, InvocationInterrupted, StoreError, UnknownFunction
+from executor.records import InitialFile
 from executor.requests import WaveArguments
 from executor.server.client import HandedOver, NotServed, ask
 from executor.server.door import SOCKET_NAME, Door, short_path
@@ -48,6 +49,20 @@ def answered(path, request):
 def post(operation, body):
     head = f"POST /v1/{operation} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def test_a_file_of_many_pieces_arrives_whole(tmp_path):
+    content = bytes(range(256)) * 8_192
+
+    async def case():
+        async with open_served(tmp_path) as shem, ask(tmp_path, {}, BUSY) as asked:
+            file = InitialFile(path="/large", content=content, writable=True)
+            await shem.deploy(guests.ADDER, name="adder", files=[file])
+            await shem.invoke("adder/w", "add", [5])
+            assert (await asked.files("adder/w", "/large")).content == content
+            assert await asked.files("adder/w") == await shem.files("adder/w")
+
+    run(case)
 
 
 def test_who_asks_has_the_same_answers_and_errors(tmp_path):
