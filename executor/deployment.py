@@ -23,16 +23,12 @@ from executor.services.components import (
     next_component,
     same_revision,
 )
+from executor.services.files import FileTree
+from executor.services.files_nodes import FileError
+from executor.services.limits import file_limits, recorded_limits
 from executor.wasm.component import Component
 from executor.worker.commits import submit
 from executor.worker.worker import WorkerServices
-
-LIMITS = ("memory",)
-"""Names of the limits that a deployment may set; in bytes."""
-
-
-PAGE_BYTES = 65_536
-"""A memory is at least one page, or nothing."""
 
 
 class DeployOptions(TypedDict, total=False):
@@ -47,7 +43,7 @@ class DeployOptions(TypedDict, total=False):
     host_directory: str
     """That directory; the current one if it is left out."""
     limits: dict[str, int]
-    """By name, in bytes: `memory`."""
+    """By the names, and in the units, of `executor.services.limits`."""
 
 
 async def deploy(
@@ -60,17 +56,7 @@ async def deploy(
     """A new revision, or the existing one with the same bytes and options. Durable on return."""
     check_component_name(name)
     check_surroundings("deploy", options.get("env", {}))
-    for limit, size in options.get("limits", {}).items():
-        if limit not in LIMITS:
-            raise UsageError(
-                f"there is no limit {limit!r}", where="deploy", hint=f"one of {', '.join(LIMITS)}"
-            )
-        if size < PAGE_BYTES:
-            raise UsageError(
-                f"a limit of {size} bytes is less than one page of {PAGE_BYTES} bytes",
-                where=f"limit {limit}",
-                hint="write the unit, as memory=64MiB",
-            )
+    check_files(options)
     tell = progress or ignore_progress
     component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)
     tell("storing")
@@ -91,6 +77,22 @@ async def deploy(
         imports=found.imports,
         exports=found.exports,
     )
+
+
+def check_files(options: DeployOptions) -> None:
+    """Raises: UsageError for an unknown limit, or files that no worker could begin with."""
+    files = FileTree(file_limits(recorded_limits(options.get("limits", {}))))
+    for file in options.get("files", ()):
+        try:
+            files.add_file(file.path, file.content, writable=file.writable, now_ns=0)
+        except FileError as refusal:
+            raise UsageError(
+                f"no worker could begin with the file {file.path!r}: {refusal.code}",
+                where="deploy",
+                hint="each path once, and all within the limit: --limit files=SIZE"
+                if refusal.code in {"exist", "quota"}
+                else "",
+            ) from refusal
 
 
 def compile_checked(
@@ -132,7 +134,7 @@ def revision_row(
         files=tuple(files),
         host=host,
         host_directory=host_directory(options),
-        limits={f"{limit}_bytes": size for limit, size in options.get("limits", {}).items()},
+        limits=recorded_limits(options.get("limits", {})),
     )
     return row, contents
 

@@ -50,7 +50,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     metavar="NAME=SIZE",
     type=limit,
     multiple=True,
-    help="A limit of its workers, as memory=64MiB.",
+    help="A limit of its workers: memory=64MiB, tables=N, files=1MiB, file-count=N.",
 )
 @command_options
 @click.pass_context

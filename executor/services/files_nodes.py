@@ -47,7 +47,10 @@ class FileError(Exception):
 
 
 class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker's files may come to; both refuse with `quota`."""
+    """What one worker's files may come to; both refuse with `quota`.
+
+    The defaults hold for every worker that has recorded no limit: they never change.
+    """
 
     bytes_max: int = 256 * 1024 * 1024
     """Content of files and of symbolic links, those no longer named but still open included."""

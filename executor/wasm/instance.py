@@ -53,16 +53,24 @@ class Instance:
     """Close it: an instance that is only forgotten keeps its memory."""
 
     def __init__(
-        self, linker: Linker, lane: Lane, state: object, *, memory_bytes_max: int | None = None
+        self,
+        linker: Linker,
+        lane: Lane,
+        state: object,
+        *,
+        memory_bytes_max: int | None = None,
+        table_elements_max: int | None = None,
     ) -> None:
         """Prepare an instance on a lane; nothing runs before `start`.
 
         `state` is what host functions get as their first argument. `memory_bytes_max` bounds each
-        linear memory: beyond it `memory.grow` answers -1.
+        linear memory and `table_elements_max` each table: beyond it `memory.grow` and `table.grow`
+        answer -1.
         """
         self._linker = linker
         self._lane = lane
         self._memory_bytes_max = memory_bytes_max
+        self._table_elements_max = table_elements_max
         self._crossing = Crossing(state, partial(lane.post, self._poll), lane.has_work)
         self._store = 0
         self._handle = wasmtime_ffi.wasmtime_component_instance_t()
@@ -127,8 +135,10 @@ class Instance:
         engine = ffi.pointer_of(linker.component.wasmtime_engine)
         self._store = ffi.store_new(engine, None, None)
         store_at = ffi.store_context(self._store)
-        if self._memory_bytes_max is not None:
-            ffi.store_limit(self._store, self._memory_bytes_max, *(UNLIMITED,) * 4)
+        bounds = (self._memory_bytes_max, self._table_elements_max)
+        if bounds != (None, None):
+            given = (UNLIMITED if bound is None else bound for bound in bounds)
+            ffi.store_limit(self._store, *given, *(UNLIMITED,) * 3)
         ffi.store_on_epoch(self._store, linker.boundary.epoch_address, None, None)
         linker.boundary.enter(store_at, self._crossing)
         call = _Call(done, None, 0)

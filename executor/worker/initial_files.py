@@ -5,19 +5,21 @@ from functools import lru_cache
 
 from executor.services.components import read_content
 from executor.services.files import FileTree
+from executor.services.limits import file_limits
 from executor.worker.revision import Revision
+from executor.worker.status import Status
 from oplog.engine import Engine
 
 
-def initial_files(engine: Engine) -> Callable[[Revision, int], FileTree]:
-    """Makes trees: `make(revision, created_at_ns)`. Contents are read once and shared."""
+def initial_files(engine: Engine) -> Callable[[Revision, Status], FileTree]:
+    """Makes the trees that workers begin with. Contents are read once and shared."""
     content = lru_cache(maxsize=256)(lambda digest: read_content(engine, digest))
 
-    def make(revision: Revision, created_at_ns: int) -> FileTree:
-        tree = FileTree(created_ns=created_at_ns)
+    def make(revision: Revision, status: Status) -> FileTree:
+        tree = FileTree(file_limits(status.limits), created_ns=status.created_at)
         for file in revision.row.files:
             tree.add_file(
-                file.path, content(file.digest), writable=file.writable, now_ns=created_at_ns
+                file.path, content(file.digest), writable=file.writable, now_ns=status.created_at
             )
         return tree
 

@@ -36,7 +36,7 @@ async def make_resident(
         services.revisions.load, status.component, status.revision
     )
     stop = recorded_stop(worker)
-    files = services.files(revision, status.created_at)
+    files = services.files(revision, status)
     committed = worker.writer.committed_index
     cursor = Cursor(
         worker.entries.page,
@@ -70,8 +70,13 @@ async def make_resident(
         identity=identity(worker),
     )
     state.directory = StoreDirectory(services.store.engine)
-    memory = status.limits.get("memory_bytes")
-    instance = Instance(revision.linker, lane, state, memory_bytes_max=memory)
+    instance = Instance(
+        revision.linker,
+        lane,
+        state,
+        memory_bytes_max=status.limits.get("memory_bytes"),
+        table_elements_max=status.limits.get("table_elements"),
+    )
     listener.instance = instance
     return Resident(
         revision=revision,

@@ -79,8 +79,8 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     """How many workers replay at the same time."""
     nursery: trio.Nursery
     sources: Sources
-    files: Callable[[Revision, int], FileTree]
-    """A new tree with the revision's initial files, created at a time in ns."""
+    files: Callable[[Revision, Status], FileTree]
+    """A new tree with the revision's initial files, in the worker's limits."""
     on_output: OnOutput
     report: Callable[[str], None]
     """Tells the operator something that belongs to no caller."""

@@ -85,6 +85,21 @@ def test_memory_beyond_the_limit_is_refused_to_the_guest_and_named_in_its_trap(m
     assert made.call(made.start(linker), "grow", 1_000) == Returned(1)
 
 
+def test_a_table_beyond_the_limit_is_refused_to_the_guest(made):
+    text = """(component
+      (core module $m (table 10 funcref)
+        (func (export "grow") (param i32) (result i32)
+          (table.grow (ref.null func) (local.get 0))))
+      (core instance $i (instantiate $m))
+      (func (export "grow") (param "n" u32) (result u32) (canon lift (core func $i "grow"))))"""
+    linker = made.linker(text)
+    for limits in ({"table_elements_max": 20}, {"table_elements_max": 20, "memory_bytes_max": MIB}):
+        instance = made.start(linker, **limits)
+        assert made.call(instance, "grow", 11) == Returned(2**32 - 1)
+        assert made.call(instance, "grow", 10) == Returned(10)
+    assert made.call(made.start(linker), "grow", 1_000) == Returned(10)
+
+
 def test_a_memory_that_begins_above_the_limit_is_not_instantiated(made):
     text = "(component (core module $m (memory 100)) (core instance (instantiate $m)))"
     instance = made.prepare(made.linker(text), memory_bytes_max=MIB)
