@@ -17,6 +17,8 @@ from executor.services.files_nodes import ROOT, FileError, FileErrorCode
 from executor.worker.rebuild import raise_divergence, rebuilt, stop_text
 from executor.worker.worker import Worker
 
+LATEST_NS: Final = 253_402_300_800 * 1_000_000_000 - 1
+"""The end of the year 9999. A guest may set a later time, which no text of RFC 3339 can name."""
 WHY: Final[dict[FileErrorCode, str]] = {
     "no-entry": "there is nothing",
     "not-directory": "it leads through something that is no directory",
@@ -82,8 +84,8 @@ def record(files: FileTree, inode: int, name: str) -> FileRecord:
         size=stat.size,
         links=stat.links,
         writable=stat.writable,
-        accessed_at=stat.accessed_ns,
-        modified_at=stat.modified_ns,
+        accessed_at=min(stat.accessed_ns, LATEST_NS),
+        modified_at=min(stat.modified_ns, LATEST_NS),
         changed_at=stat.changed_ns,
         target=stat.target,
     )
