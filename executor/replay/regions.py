@@ -71,7 +71,7 @@ class HiddenRanges:
 class Regions:
     """The hidden regions of one oplog. Immutable."""
 
-    __slots__ = ("jumped", "reverted")
+    __slots__ = ("counted", "jumped", "reverted")
 
     def __init__(self, cuts: Sequence[tuple[int, Jump | Revert]] = ()) -> None:
         """`cuts`: every jump and revert of the oplog with its index, in order."""
@@ -88,6 +88,8 @@ class Regions:
                 jumped.append(cut.region)
         self.reverted = ranges
         self.jumped = HiddenRanges(jumped)
+        self.counted = (*reverted, *jumped)
+        """The regions themselves, those of reverts first."""
 
     def hides(self, index: int, entry: Entry) -> bool:
         """Whether replay and the status fold pass over `entry`."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from executor.errors import UsageError
-from executor.replay.regions import Regions
+from executor.replay.regions import HiddenRanges, Regions
 from executor.replay.spans import Open, Spans
 from executor.worker.entries import WorkerEntries
 from executor.worker.worker import Worker
@@ -71,7 +71,8 @@ def jump_refusal(worker: Worker, target: int) -> str | None:
     first = 0 if current is None else current.started_index
     if not first or not first <= target <= worker.writer.committed_index:
         return f"set-oplog-index: entry {target} is not in the current invocation"
-    if hides(Regions(worker.status.cuts), target):
+    regions = Regions(worker.status.cuts)
+    if target in regions.reverted or target in regions.jumped:
         return f"set-oplog-index: entry {target} is hidden: it was jumped over"
     spans = Spans(committed_entries(worker.entries, first))
     if spans.after(target).calls:
@@ -89,7 +90,7 @@ def revert(worker: Worker, *, to: int | None, last: int | None) -> int:
     regions = Regions(worker.status.cuts)
     spans = Spans(history)
     cut = before_last(worker, history, regions, last) if to is None else to
-    refuse_cut(worker, spans, regions, cut)
+    refuse_cut(worker, spans, split_by(regions), cut)
     if cut == spans.last:
         return cut
     with worker.writer.lock:
@@ -119,7 +120,18 @@ def before_last(
     return started[-count] - 1
 
 
-def refuse_cut(worker: Worker, spans: Spans, regions: Regions, cut: int) -> None:
+def split_by(regions: Regions) -> HiddenRanges:
+    """The entries after which a cut would keep a part of a region; after its last one it keeps the
+    whole.
+    """
+    return HiddenRanges(
+        Region(first=region.first, last=region.last - 1)
+        for region in regions.counted
+        if region.first < region.last
+    )
+
+
+def refuse_cut(worker: Worker, spans: Spans, split: HiddenRanges, cut: int) -> None:
     """Raises: UsageError unless the oplog may be cut after entry `cut`."""
     if not 1 <= cut <= spans.last:
         raise UsageError(
@@ -127,12 +139,11 @@ def refuse_cut(worker: Worker, spans: Spans, regions: Regions, cut: int) -> None
             where=worker.name,
             hint="see `shem oplog`",
         )
-    hidden = hides(regions, cut)
-    if not hidden and spans.after(cut).legal:
+    if is_legal(spans, split, cut):
         return
-    why = "is hidden" if hidden else open_text(spans.after(cut))
-    below = next((i for i in range(cut - 1, 0, -1) if is_legal(spans, regions, i)), None)
-    above = next((i for i in range(cut + 1, spans.last) if is_legal(spans, regions, i)), None)
+    why = "is hidden" if cut in split else open_text(spans.after(cut))
+    below = next((i for i in range(cut - 1, 0, -1) if is_legal(spans, split, i)), None)
+    above = next((i for i in range(cut + 1, spans.last) if is_legal(spans, split, i)), None)
     nearest = " or ".join(str(i) for i in (below, above) if i is not None)
     raise UsageError(
         f"the oplog cannot be cut after entry {cut}: it {why}",
@@ -141,12 +152,8 @@ def refuse_cut(worker: Worker, spans: Spans, regions: Regions, cut: int) -> None
     )
 
 
-def is_legal(spans: Spans, regions: Regions, cut: int) -> bool:
-    return not hides(regions, cut) and spans.after(cut).legal
-
-
-def hides(regions: Regions, index: int) -> bool:
-    return index in regions.reverted or index in regions.jumped
+def is_legal(spans: Spans, split: HiddenRanges, cut: int) -> bool:
+    return cut not in split and spans.after(cut).legal
 
 
 def open_text(state: Open) -> str:

@@ -221,3 +221,23 @@ def test_a_revert_may_follow_a_revert_and_a_jump():
         check_rows(engine, read_worker_id(engine, WORKER))
 
     run(case)
+
+
+def test_what_began_right_after_a_revert_can_be_reverted_as_well():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+        async with rules(engine, peer) as shem:
+            await three(shem)
+            await shem.submit(WORKER, "run", ["w4"], key="k4", run=False)
+            await shem.revert(WORKER, last=2)
+            assert (await shem.wait(WORKER, "k4")).value == 14
+            revert = index_of(engine, Revert)
+            assert index_of(engine, InvocationStarted, 4) == revert + 1
+            assert (await shem.revert(WORKER, last=1)).done
+            assert await shem.invoke(WORKER, "total") == 1
+            await shem.revert(WORKER, to=revert)
+            assert await shem.invoke(WORKER, "total") == 1
+            assert (await shem.replay(WORKER)).divergence is None
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
