@@ -11,6 +11,7 @@ from typing import Final
 from executor.errors import UsageError
 from executor.replay.regions import HiddenRanges, Regions
 from executor.replay.spans import Open, Spans
+from executor.worker.commits import store_errors
 from executor.worker.entries import WorkerEntries
 from executor.worker.worker import Worker
 from oplog.entry import (
@@ -93,7 +94,7 @@ def revert(worker: Worker, *, to: int | None, last: int | None) -> int:
     refuse_cut(worker, spans, split_by(regions), cut)
     if cut == spans.last:
         return cut
-    with worker.writer.lock:
+    with worker.writer.lock, store_errors(worker.name):
         index = worker.writer.last_index + 1
         entry = Revert(
             at=worker.services.sources.wall_ns(), region=Region(first=cut + 1, last=index)

@@ -31,7 +31,7 @@ from executor.errors import (
 from executor.services.files import FileTree
 from executor.sources import Sources
 from executor.wasm.lane import Lanes
-from executor.worker.commits import store_error
+from executor.worker.commits import store_error, store_errors
 from executor.worker.entries import WorkerEntries
 from executor.worker.output import read_output
 from executor.worker.revision import Revision, Revisions
@@ -229,18 +229,14 @@ class Worker:
                     where=self.name,
                     hint="try again in a moment",
                 )
-            if self.status.state == "interrupted":
-                self.append(Resumed(at=self.services.sources.wall_ns()))
-            self._append_pending(key, function, arguments)
+            at = self.services.sources.wall_ns()
+            entry = PendingInvocation(at=at, key=key, function=function, arguments=arguments)
+            with store_errors(self.name):
+                if self.status.state == "interrupted":
+                    self.append(Resumed(at=at))
+                self.append(entry)
         self._arguments[key] = function, arguments
         return True
-
-    def _append_pending(self, key: str, function: str, arguments: Raw) -> None:
-        at = self.services.sources.wall_ns()
-        try:
-            self.append(PendingInvocation(at=at, key=key, function=function, arguments=arguments))
-        except OplogError as error:
-            raise store_error(error, self.name) from error
 
     def next_key(self) -> str | None:
         """The key that waits longest."""
