@@ -27,19 +27,19 @@ async def interrupt(loop: InvocationLoop) -> Done:
     worker = loop.worker
     status = worker.status
     done = False
-    loop.held = True
     try:
-        if status.state in INTERRUPTIBLE and is_held_up(status):
-            await loop.stop(writes_awaited_s=WRITES_AWAITED_MAX_S)
-            with worker.writer.lock, store_errors(worker.name):
-                status = worker.status
-                done = not worker.deleted and status.state in INTERRUPTIBLE and is_held_up(status)
-                if done:
-                    worker.append(Interrupted(at=worker.services.sources.wall_ns()))
-            await worker.commit()
-            worker.deliver_output()
+        with loop.kept_still():
+            if status.state in INTERRUPTIBLE and is_held_up(status):
+                await loop.stop(writes_awaited_s=WRITES_AWAITED_MAX_S)
+                with worker.writer.lock, store_errors(worker.name):
+                    status = worker.status
+                    may_be = status.state in INTERRUPTIBLE and is_held_up(status)
+                    done = may_be and not worker.deleted
+                    if done:
+                        worker.append(Interrupted(at=worker.services.sources.wall_ns()))
+                await worker.commit()
+                worker.deliver_output()
     finally:
-        loop.held = False
         worker.notify()
         loop.start()  # for what came too late to be interrupted, and for what resumed it
     return answer(worker, done=done)

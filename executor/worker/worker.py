@@ -162,15 +162,14 @@ class Worker:
                 self._last_finished = index, entry
             return index
 
-    def append_revert(self, entry: Revert, history: Sequence[tuple[int, Entry]]) -> int:
-        """Orders a revert, the last entry of `history`, which is the whole oplog. Not durable."""
+    @trio.lowlevel.enable_ki_protection
+    def append_revert(self, entry: Revert, status: Status) -> None:
+        """Orders a revert, which leaves `status`. Not durable."""
         writer = self.writer
         with writer.lock:
-            index = writer.append(entry)
-            self.rows.absorb(index - 1)
-            self.rows.revert(index, history)
+            self.rows.absorb(writer.append(entry) - 1)
+            self.rows.revert(status)
             self._last_finished = (0, None)
-            return index
 
     async def commit(self) -> None:
         """Everything appended so far is durable on return. Raises: StoreError."""
@@ -279,7 +278,9 @@ class Worker:
             if self.trouble is not None:
                 raise self.trouble_of(key)
             if self.failure_committed and not state.finished_index:
-                raise self.previous_failed()
+                refusal = self.previous_failed()
+                await self.read_stderr(refusal)
+                raise refusal
             if self.question_committed:
                 raise self.uncertain()
             if self.status.state == "interrupted" and not self.unsaved:
@@ -345,17 +346,20 @@ class Worker:
         news.set()
 
     def previous_failed(self) -> PreviousFailed:
-        """Why this worker takes and runs nothing more."""
+        """Why this worker takes and runs nothing more; without what it wrote then."""
         error = self.status.last_error
         text = f"an earlier invocation failed: {error.message if error else 'no text'}"
         if self.status.state == "exited":
             text = "the worker exited in an earlier invocation"
         hint = f"shem revert {self.name} --last 1, delete the worker, or use another"
-        refusal = PreviousFailed(text, where=self.name, hint=hint)
+        return PreviousFailed(text, where=self.name, hint=hint)
+
+    async def read_stderr(self, refusal: PreviousFailed) -> None:
+        """Adds to the refusal what the failed invocation wrote to its stderr."""
         failed = self.key_state(self.status.failed_key)
         if failed is not None and failed.logs:
-            refusal.stderr = read_output(self.entries, failed)[1]
-        return refusal
+            output = await trio.to_thread.run_sync(read_output, self.entries, failed)
+            refusal.stderr = output[1]
 
     def uncertain(self) -> Uncertain:
         """What the worker waits for."""

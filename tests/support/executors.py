@@ -35,13 +35,14 @@ from executor.worker.rows import (
     state_row,
     work_row,
 )
-from executor.worker.status import KeyState, Status, fold, fold_reverted, forgotten
+from executor.worker.status import KeyState, RevertedFold, Status, fold, forgotten, with_cut
 from guests import recipes
 from oplog.engine import Batch, Engine, Row
 from oplog.entry import (
     CancelPendingInvocation,
     Entry,
     InvocationStarted,
+    Jump,
     PendingInvocation,
     Revert,
 )
@@ -285,6 +286,18 @@ class TracedPending:
     def set(self, value: object) -> None:
         self._seen(value)
         self._pending.set(value)
+
+
+def fold_reverted(history: list[tuple[int, Entry]]) -> Status:
+    """The status after a revert, the last entry of the whole oplog."""
+    cuts: list[tuple[int, Any]] = []
+    for index, entry in history:
+        if isinstance(entry, Jump | Revert):
+            cuts = with_cut(cuts, index, entry)
+    reverted = RevertedFold(cuts)
+    for index, entry in history:
+        reverted.add(index, entry)
+    return reverted.finished(cuts)
 
 
 def check_rows(engine: Engine, worker_id: bytes) -> Status:
