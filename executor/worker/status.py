@@ -87,6 +87,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     env: dict[str, str] = {}
     args: tuple[str, ...] = ()
     limits: dict[str, int] = {}
+    config: dict[str, str] = {}
     created_at: int = 0
     state: State = "idle"
     last_index: int = 0
@@ -269,6 +270,7 @@ def fold_create(status: Status, entry: Create) -> None:
     status.env = entry.env
     status.args = entry.args
     status.limits = entry.limits
+    status.config = entry.config
     status.created_at = entry.at
 
 

@@ -33,7 +33,7 @@ from executor.sources import Sources
 from executor.wasm.lane import Lanes
 from executor.worker.commits import store_error, store_errors
 from executor.worker.entries import WorkerEntries
-from executor.worker.output import read_output
+from executor.worker.output import output_text, read_output
 from executor.worker.revision import Revision, Revisions
 from executor.worker.room import RoomProbe
 from executor.worker.rows import WorkerRows, read_key_state, read_queue, read_status
@@ -45,6 +45,7 @@ from oplog.entry import (
     Entry,
     Failure,
     InvocationFinished,
+    Log,
     Outcome,
     PendingInvocation,
     Raw,
@@ -60,7 +61,8 @@ OUTPUT_COMMIT_S: Final = 0.05
 """A line of output asks for a commit within this time."""
 
 OnOutput = Callable[[str, str, bytes], None]
-"""`on_output(worker, level, text)`: committed output, on the trio thread."""
+"""`on_output(worker, level, text)`: committed output, on the trio thread. A message of wasi:logging
+is a whole line, as it is shown among what was written to stderr."""
 
 
 class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +105,7 @@ class Worker:
         """Why the worker does not run although it has work: a divergence, or no room."""
         self._news = trio.Event()
         self._arguments: dict[str, tuple[str, Raw]] = {}
-        self._output: list[tuple[int, str, bytes]] = []
+        self._output: list[tuple[int, Log]] = []
         self._output_due = False
         self._last_finished: tuple[int, InvocationFinished | None] = (0, None)
         self.rows: WorkerRows
@@ -375,12 +377,12 @@ class Worker:
 
     # -- what the session tells ----------------------------------------------------------------
 
-    def on_output(self, level: str, text: bytes) -> None:
+    def on_output(self, line: Log) -> None:
         """On the lane, under the worker's lock: a line of output was appended."""
         current = self.status.current
         if current is not None:
             current.logs = True
-        self._output.append((self.writer.last_index, level, text))
+        self._output.append((self.writer.last_index, line))
         if not self._output_due:
             self._output_due = True
             self.services.inbox.post(self.services.nursery.start_soon, self._commit_output)
@@ -400,9 +402,9 @@ class Worker:
             committed = self.writer.committed_index
             ready = [line for line in self._output if line[0] <= committed]
             del self._output[: len(ready)]
-        for _, level, text in ready:
+        for _, line in ready:
             try:
-                self.services.on_output(self.name, level, text)
+                self.services.on_output(self.name, line.level, output_text(line))
             except Exception as error:
                 self.services.report(f"{self.name}: nobody takes its output: {error}")
 

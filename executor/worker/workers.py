@@ -155,6 +155,7 @@ class Workers:
             revision=component.revision,
             env=env,
             args=args,
+            config=revision.config,
             limits=revision.limits,
         )
         with store_errors(name):
