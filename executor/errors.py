@@ -5,6 +5,7 @@ ShemError                 `kind` is the word of the JSON error object, `hint` wh
 │   ├── UsageError        · ComponentNotFound · WorkerNotFound · UnknownFunction · UnknownKey
 │   ├── UnknownFile
 │   ├── BadArguments      (column, expected) · KeyConflict · AlreadyExists · Busy
+│   │   └── BadHandle     the one request that is refused only when it runs, and so is recorded
 │   └── ComponentRejected (imports)
 ├── InvocationError       the guest's fault, recorded in the oplog
 │   ├── GuestTrap · GuestError · GuestExit
@@ -76,6 +77,12 @@ class BadArguments(RequestError):
         super().__init__(message, where=where, hint=hint)
         self.column = column
         self.expected = expected
+
+
+class BadHandle(BadArguments):
+    """An argument is a handle that the worker does not hold for its callers, or of another
+    resource. Only its instance knows; the guest was not called.
+    """
 
 
 class KeyConflict(RequestError):

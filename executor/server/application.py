@@ -63,7 +63,6 @@ async def deploy(shem: Executor, asked: wire.DeployRequest, listener: Listener) 
         host=asked.host,
         host_directory=asked.host_directory,
         limits=asked.limits,
-        config=asked.config,
     )
     return shapes.deployed_json(deployed)
 

@@ -18,9 +18,10 @@ here its identity: the key of `ResourceIds`.
 
 import ctypes
 from collections.abc import Callable
-from ctypes import memmove, string_at
+from ctypes import string_at
 from typing import Any, Final, TypeAlias
 
+from executor.wasm.abi_bytes import lift_bytes, lift_digits, lower_bytes, lower_digits
 from executor.wasm.abi_handles import ResourceIds, WrongValue, lift_handle, lower_handle
 from executor.wasm.ffi import (
     FIELD_BYTES,
@@ -85,7 +86,7 @@ def compile_lift(type_: WitType, resources: ResourceIds) -> Lift:
         case Primitive(name):
             return _lift_primitive(name)
         case ListType(element):
-            return _lift_bytes if is_bytes(type_) else _lift_list(compile_lift(element, resources))
+            return lift_bytes if is_bytes(type_) else _lift_list(compile_lift(element, resources))
         case RecordType(fields):
             return _lift_record([(name, compile_lift(of, resources)) for name, of in fields])
         case TupleType(elements):
@@ -111,7 +112,7 @@ def compile_lower(type_: WitType, resources: ResourceIds) -> Lower:
             return _lower_primitive(name)
         case ListType(element):
             if is_bytes(type_):
-                return _lower_bytes
+                return lower_bytes
             return _lower_list(compile_lower(element, resources))
         case RecordType(fields):
             return _lower_record([(name, compile_lower(of, resources)) for name, of in fields])
@@ -148,6 +149,8 @@ def _lift_primitive(name: str) -> Lift:
         return lambda at, _crossing: chr(_char_at(at).payload)
     if name == "string":
         return _lift_string
+    if name == "hexadecimal":
+        return lift_digits
     number_at = _number_at[name]
     return lambda at, _crossing: number_at(at).payload
 
@@ -155,12 +158,6 @@ def _lift_primitive(name: str) -> Lift:
 def _lift_string(at: int, _crossing: Any) -> str:
     slot = sequence_at(at)
     return string_at(slot.first, slot.count).decode()
-
-
-def _lift_bytes(at: int, _crossing: Any) -> bytes:
-    slot = sequence_at(at)
-    count = slot.count
-    return string_at(slot.first, VALUE_BYTES * count)[8::VALUE_BYTES] if count else b""
 
 
 def _lift_list(element: Lift) -> Lift:
@@ -263,6 +260,8 @@ def _new_box(pointer_at: int) -> int:
 def _lower_primitive(name: str) -> Lower:
     if name == "string":
         return _lower_string
+    if name == "hexadecimal":
+        return lower_digits
     if name == "char":
         return _lower_char
     if name == "bool":
@@ -327,7 +326,6 @@ _KIND_ENUM: Final = KIND["enum"]
 _KIND_OPTION: Final = KIND["option"]
 _KIND_RESULT: Final = KIND["result"]
 _KIND_FLAGS: Final = KIND["flags"]
-_U8_VALUE: Final = bytes([KIND["u8"]]) + bytes(VALUE_BYTES - 1)
 
 
 def _lower_bool(value: Any, at: int, _crossing: Any) -> None:
@@ -352,18 +350,6 @@ def _lower_string(value: Any, at: int, _crossing: Any) -> None:
     encoded = value.encode()
     bytes_new(at + 8, len(encoded), encoded)
     u8_at(at).value = _KIND_STRING
-
-
-def _lower_bytes(value: Any, at: int, _crossing: Any) -> None:
-    if type(value) is not bytes and type(value) is not bytearray:
-        raise WrongValue
-    count = len(value)
-    list_new(at + 8, count)
-    u8_at(at).value = _KIND_LIST
-    if count:
-        values = bytearray(_U8_VALUE * count)
-        values[8::VALUE_BYTES] = value
-        memmove(u64_at(at + 16).value, bytes(values), VALUE_BYTES * count)
 
 
 def _lower_list(element: Lower) -> Lower:

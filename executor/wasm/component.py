@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from executor.wasm.bulk_bytes import RAW_STREAMS
 from executor.wasm.component_types import ComponentTypes, ReadInstance, UnsupportedType
 from executor.wasm.host_function import HostInterface
 from executor.wasm.types import FuncType, format_function, same_function
+from executor.wasm.wrapping import DROPS, GUEST, ExportedResource
 
 TOOLCHAIN_EXPORTS: Final = frozenset({"exports", "init"})
 """What componentize-py and componentize-qjs export for themselves, beside the world's exports."""
@@ -53,12 +55,32 @@ class Component:
         self.wasmtime_component = wasmtime_component
         self.wasmtime_engine = wasmtime_engine
         types = ComponentTypes(wasmtime_component, wasmtime_engine)
-        self.read_imports: list[ReadInstance] = types.imports
+        self.read_imports = [read for read in types.imports if read.name != RAW_STREAMS]
+        self.raw_imports = [read for read in types.imports if read.name == RAW_STREAMS]
+        """What the wrapping imports for itself."""
+        self.wrapped = types.wrapped
         self._read_exports = {
             (read.name, read.version): read
             for read in types.exports
             if read.name not in TOOLCHAIN_EXPORTS
         }
+        self._drops: dict[tuple[str, str, str], str] = {}
+        """By interface, version and name of the function: the wrapping's name of it."""
+        for drop, (resource, function) in types.drops.items():
+            interface = resource.defined_in, resource.version
+            name = f"[resource-drop]{resource.defined_as}"
+            self._read_exports[interface].functions[name] = function
+            self._drops[*interface, name] = drop
+
+    @cached_property
+    def exported_resources(self) -> tuple[ExportedResource, ...]:
+        """The resources that it defines itself."""
+        return tuple(
+            ExportedResource(_full(read.name, read.version), of.name)
+            for read in self._read_exports.values()
+            for of in read.resources
+            if of.exported and (of.defined_in, of.version) == (read.name, read.version)
+        )
 
     @cached_property
     def imports(self) -> tuple[ImportedInterface, ...]:
@@ -109,13 +131,18 @@ class Component:
 
     def export_index(self, function: ExportedFunction) -> Any:
         """Wasmtime's index of the function; raises KeyError for another component's."""
-        instance = None
+        path = [GUEST] if self.wrapped else []
         if function.interface:
-            full_name = function.interface
-            if function.version:
-                full_name = f"{full_name}@{function.version}"
-            instance = self.wasmtime_component.get_export_index(full_name)
-        index = self.wasmtime_component.get_export_index(function.name, instance)
+            path.append(_full(function.interface, function.version))
+        path.append(function.name)
+        drop = self._drops.get((function.interface, function.version, function.name))
+        if drop is not None:
+            path = [DROPS, drop]
+        index = None
+        for name in path:
+            index = self.wasmtime_component.get_export_index(name, index)
+            if index is None:
+                break
         if index is None:
             raise KeyError(function.path)
         return index

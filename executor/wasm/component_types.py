@@ -2,7 +2,8 @@
 
 Wasmtime gives types without their names, and a resource as an opaque type that can be compared.
 A resource's name is recovered from the interface that exports it; the first import that mentions
-it defines it, since a component imports an interface before those that use its types. Every
+it defines it, since a component imports an interface before those that use its types. What a
+component exports may be inside a wrapping (`executor.wasm.wrapping`), and is read from there. Every
 function can be read twice: with short resource names (`pollable`) for people and comparison, and
 with identities (`wasi:io/poll.pollable`) for the codecs, where two resources of one name must not
 mix. Reading all types of a large component takes 20 ms, so each is read when it is needed.
@@ -33,6 +34,7 @@ from executor.wasm.types import (
     VariantType,
     WitType,
 )
+from executor.wasm.wrapping import DROPS, GUEST
 
 NameOf: TypeAlias = Callable[[Any], str]
 
@@ -59,8 +61,8 @@ class UnsupportedType(Exception):
     """A type that no value of this executor can have (streams, futures, error contexts, maps)."""
 
 
-class ImportedResource(msgspec.Struct, frozen=True):
-    """A resource that an imported interface mentions, and where it is defined."""
+class DefinedResource(msgspec.Struct, frozen=True):
+    """A resource that an interface mentions, and where it is defined."""
 
     name: str
     """As the mentioning interface calls it."""
@@ -68,9 +70,14 @@ class ImportedResource(msgspec.Struct, frozen=True):
     """Interface without version."""
     version: str
     defined_as: str
+    exported: bool = False
+    """It is the component's own; an import may have the same name."""
 
     @property
     def identity(self) -> str:
+        """The key of the codecs' resources."""
+        if self.exported:
+            return f"exported {self.defined_in}@{self.version}.{self.defined_as}"
         return f"{self.defined_in}.{self.defined_as}"
 
 
@@ -99,7 +106,7 @@ class ReadInstance(msgspec.Struct):
     name: str
     version: str
     functions: dict[str, ReadFunction]
-    resources: tuple[ImportedResource, ...]
+    resources: tuple[DefinedResource, ...]
     others: tuple[str, ...]
     """Components and modules, which cannot be given to a guest."""
 
@@ -109,12 +116,29 @@ class ComponentTypes:
 
     def __init__(self, component: Any, engine: Any) -> None:
         self._engine = engine
-        self._known: list[tuple[Any, ImportedResource]] = []
+        self._known: list[tuple[Any, DefinedResource]] = []
         component_type = component.type
         self.imports = self._read(component_type.imports(engine))
-        self.exports = self._read(component_type.exports(engine))
+        exports = component_type.exports(engine)
+        self.wrapped = GUEST in exports
+        drops = _item(exports[DROPS]) if DROPS in exports else None
+        if self.wrapped:
+            exports = _item(exports[GUEST]).exports(engine)
+        self.exports = self._read(exports, exported=True)
+        self.drops = {} if drops is None else self._read_drops(_members(drops, engine))
+        """The function in `DROPS` for a resource that the component exports."""
 
-    def _read(self, items: dict[str, Any]) -> list[ReadInstance]:
+    def _read_drops(
+        self, members: dict[str, Any]
+    ) -> dict[str, tuple[DefinedResource, ReadFunction]]:
+        drops = {}
+        for name, item in members.items():
+            resource = self._find(item.params[0][1].ty)
+            assert resource is not None
+            drops[name] = resource, ReadFunction(item, self._short_name, self._identity)
+        return drops
+
+    def _read(self, items: dict[str, Any], *, exported: bool = False) -> list[ReadInstance]:
         world: dict[str, Any] = {}
         instances = []
         for full_name, extern in items.items():
@@ -122,16 +146,18 @@ class ComponentTypes:
             if isinstance(item, wasmtime_component.ComponentInstanceType):
                 name, _, version = full_name.partition("@")
                 members = _members(item, self._engine)
-                instances.append(self._read_instance(name, version, members))
+                instances.append(self._read_instance(name, version, members, exported))
             else:
                 world[full_name] = item
         if world:
-            instances.append(self._read_instance("", "", world))
+            instances.append(self._read_instance("", "", world, exported))
         return instances
 
-    def _read_instance(self, name: str, version: str, members: dict[str, Any]) -> ReadInstance:
+    def _read_instance(
+        self, name: str, version: str, members: dict[str, Any], exported: bool
+    ) -> ReadInstance:
         resources = tuple(
-            self._resource(name, version, member, item)
+            self._resource(DefinedResource(member, name, version, member, exported), item)
             for member, item in members.items()
             if isinstance(item, wasmtime_component.ResourceType)
         )
@@ -148,14 +174,15 @@ class ComponentTypes:
         )
         return ReadInstance(name, version, functions, resources, others)
 
-    def _resource(self, interface: str, version: str, name: str, item: Any) -> ImportedResource:
+    def _resource(self, defined: DefinedResource, item: Any) -> DefinedResource:
+        """What is known of the resource; where it is met first it is defined."""
         known = self._find(item)
         if known is None:
-            known = ImportedResource(name, interface, version, name)
+            known = defined
             self._known.append((item, known))
-        return msgspec.structs.replace(known, name=name)
+        return msgspec.structs.replace(known, name=defined.name)
 
-    def _find(self, item: Any) -> ImportedResource | None:
+    def _find(self, item: Any) -> DefinedResource | None:
         return next((known for of, known in self._known if of == item), None)
 
     def _short_name(self, item: Any) -> str:

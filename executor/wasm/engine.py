@@ -23,16 +23,23 @@ from wasmtime import _ffi as wasmtime_ffi
 from wasmtime.component import Component as WasmtimeComponent
 
 from executor.errors import ComponentRejected
+from executor.wasm.binary import (
+    COMPONENT,
+    MAGIC,
+    UnknownShape,
+    defines_resources,
+    read_prologue,
+)
 from executor.wasm.component import Component
 from executor.wasm.component_types import async_imports
 from executor.wasm.self_check import WASMTIME_VERSION, check_layout, check_python
+from executor.wasm.wrapping import OWN_NAMES, ExportedResource, wrap
 
-SETTINGS_VERSION: Final = 1
-"""Raised whenever the settings below change: artifacts of other settings are compiled anew."""
+SETTINGS_VERSION: Final = 2
+"""Raised whenever the settings below change, or what a component is wrapped in: artifacts of
+others are compiled anew."""
 
-MAGIC: Final = b"\0asm"
 CORE_MODULE: Final = b"\x01\x00\x00\x00"
-COMPONENT: Final = b"\x0d\x00\x01\x00"
 BUILD_HINT: Final = (
     "build a component for WASI 0.2, for example with `wasm-tools component new` or cargo-component"
 )
@@ -85,7 +92,7 @@ class Engine:
         """
         binary = _binary(wasm)
         _check_header(binary)
-        component, engine = self._compiled(binary)
+        component, engine = self._wrapped(binary) or self._compiled(binary)
         asynchronous = async_imports(component, engine)
         if asynchronous:
             names = ", ".join(asynchronous)
@@ -108,6 +115,33 @@ class Engine:
                 return _loaded(artifact, self._concurrent)
             except wasmtime.WasmtimeError as error:
                 raise StaleArtifact(str(error)) from error
+
+    def _wrapped(self, binary: bytes) -> tuple[Any, Any] | None:
+        """The component in its wrapping; None if it needs none, or is not as wrapping knows it.
+
+        One that needs support for concurrent tasks, or is not valid, is not wrapped.
+        """
+        try:
+            prologue = read_prologue(binary)
+            own = tuple(of.name for of in prologue.imports if of.name.startswith(OWN_NAMES))
+            has_resources = defines_resources(binary)
+        except UnknownShape:
+            return None
+        if own:
+            raise ComponentRejected(
+                f"the component imports {', '.join(own)}: such names are the executor's own",
+                hint="name its package in another way",
+                imports=own,
+            )
+        try:
+            resources: tuple[ExportedResource, ...] = ()
+            if has_resources:
+                inner = WasmtimeComponent(self._plain, binary)
+                resources = Component(inner, self._plain).exported_resources
+            outer = wrap(binary, prologue, resources)
+            return None if outer is None else (WasmtimeComponent(self._plain, outer), self._plain)
+        except wasmtime.WasmtimeError:
+            return None
 
     def _compiled(self, binary: bytes) -> tuple[Any, Any]:
         try:

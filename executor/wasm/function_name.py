@@ -6,7 +6,8 @@ itself. A caller may leave out whatever is not needed to tell one export from an
     add · api.add · api.{add} · pkg:name/api.add · pkg:name/api.{add} · pkg:name/api@1.0.0.{add}
 
 A function of a resource is `counter.increment` for `[method]counter.increment`, likewise for
-`[static]`, and `counter.new` for `[constructor]counter`. A full path always means itself. Pure.
+`[static]`, `counter.new` for `[constructor]counter`, and `counter.drop` or `[drop]counter` for
+`[resource-drop]counter`. A full path always means itself. Pure.
 """
 
 import difflib
@@ -23,7 +24,9 @@ _VERSION: Final = re.compile(
     r"@(?P<version>\d+(?:\.\d+)*(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z.-]+)?)"
     r"(?=\.[{\[%A-Za-z]|$)"
 )
-_RESOURCE_FUNCTION: Final = re.compile(r"\[(?P<kind>constructor|method|static)\](?P<name>.+)")
+_RESOURCE_FUNCTION: Final = re.compile(
+    r"\[(?P<kind>constructor|method|static|resource-drop)\](?P<name>.+)"
+)
 
 
 def resolve(exports: Sequence[str], asked: str, where: str = "") -> str:
@@ -90,7 +93,13 @@ def _names(function: str) -> set[str]:
     if match is None:
         return {function}
     name = match["name"]
-    return {function, f"{name}.new" if match["kind"] == "constructor" else name}
+    match match["kind"]:
+        case "constructor":
+            return {function, f"{name}.new"}
+        case "resource-drop":
+            return {function, f"[drop]{name}", f"{name}.drop"}
+        case _:
+            return {function, name}
 
 
 def _hint(exports: Sequence[str], wanted: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 from wasmtime import _ffi as wasmtime_ffi
 
-from executor.errors import InternalError
+from executor.errors import BadHandle, InternalError
 from executor.wasm import ffi
 from executor.wasm.abi_mismatch import explain_mismatch
 from executor.wasm.boundary import Codec, Crossing
@@ -89,8 +89,8 @@ class Instance:
     def call(self, function: ExportedFunction, arguments: Sequence[object], done: Done) -> None:
         """Call an export; `done` is called on the lane.
 
-        Arguments that the function's type does not allow are `Raised(TypeError)` and leave the
-        instance as it was. One call at a time.
+        Arguments that the function's type does not allow are `Raised(TypeError)`, handles that are
+        not held `Raised(BadHandle)`; both leave the instance as it was. One call at a time.
         """
         self._lane.post(lambda: self._begin(function, arguments, done))
 
@@ -168,7 +168,7 @@ class Instance:
         call = _Call(done, codec, len(arguments))
         try:
             call.lower_arguments(function.path, arguments, self._crossing)
-        except TypeError as error:
+        except (TypeError, BadHandle) as error:
             self._crossing.guest_handles.given(arrived=False)
             done(Raised(error))
             return
@@ -309,7 +309,7 @@ class _Call:
         return ffi.u64_at(self.error_at).value
 
     def lower_arguments(self, path: str, arguments: Sequence[object], crossing: Crossing) -> None:
-        """Put the arguments in place, or nothing. Raises: TypeError."""
+        """Put the arguments in place, or nothing. Raises: TypeError, BadHandle."""
         assert self.codec is not None
         parameters = self.codec.type.params
         if len(parameters) != self.arguments_count:
@@ -323,6 +323,8 @@ class _Call:
             except Exception as error:
                 self.free()
                 name, type_ = parameters[index]
+                if isinstance(error, BadHandle):
+                    raise BadHandle(f"argument {name} of {path}: {error.message}") from error
                 why = explain_mismatch(type_, value)
                 raise TypeError(f"{path}: argument {name}: {why}") from error
             at += ffi.VALUE_BYTES

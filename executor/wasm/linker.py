@@ -4,7 +4,8 @@ One linker serves all workers of its revision, on any lane: the boundary finds t
 the address of its store's context. An interface with functions or resources is defined under the
 exact name of the import, so several versions of one interface can stand beside each other; one with
 types only needs no definition. A resource is one host type per (defining interface, name), also
-where other interfaces mention it.
+where other interfaces mention it. What a wrapping imports for itself (`bulk_bytes`) is bound to the
+same functions, with codecs of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +16,11 @@ from wasmtime.component import ResourceType
 
 from executor.errors import ComponentRejected, InternalError
 from executor.wasm import ffi
+from executor.wasm.abi_handles import CallerResourceIds
 from executor.wasm.boundary import Boundary, Codec
+from executor.wasm.bulk_bytes import RAW_STREAMS, STREAMS, as_digits
 from executor.wasm.component import Component, ExportedFunction, serving
-from executor.wasm.component_types import ImportedResource, ReadFunction, ReadInstance
+from executor.wasm.component_types import DefinedResource, ReadFunction, ReadInstance
 from executor.wasm.engine import Engine
 from executor.wasm.host_function import HostFunction, HostInterface
 from executor.wasm.types import format_function, same_function
@@ -53,7 +56,7 @@ class Linker:
         self._wasmtime_linker = WasmtimeLinker(component.wasmtime_engine)
         self._number_resources()
         with self._wasmtime_linker.root() as root:
-            for read in component.read_imports:
+            for read in (*component.read_imports, *component.raw_imports):
                 if not read.functions and not read.resources:
                     continue
                 if read.name:
@@ -70,7 +73,8 @@ class Linker:
         key = f"{function.interface}@{function.version}.{function.name}"
         codec = self._codecs.get(key)
         if codec is None:
-            codec = Codec(self.component.crossing_type(function), self._resource_ids)
+            type_ = self.component.crossing_type(function)
+            codec = Codec(type_, CallerResourceIds(self._resource_ids))
             self._codecs[key] = codec
         return codec
 
@@ -84,7 +88,7 @@ class Linker:
                     self._resource_types[identity] = ResourceType.host(number)
                     self._drops[identity] = self.boundary.drop_callback(self._drop_of(resource))
 
-    def _drop_of(self, resource: ImportedResource) -> Callable[[Any, int], None]:
+    def _drop_of(self, resource: DefinedResource) -> Callable[[Any, int], None]:
         offered = serving(self._host, resource.defined_in, resource.version)
         if offered is None or resource.defined_as not in offered.resources:
             return _ignore_drop
@@ -104,12 +108,14 @@ class Linker:
                     None,
                 )
             )
-        offered = serving(self._host, read.name, read.version)
+        original = self._original(read)
+        offered = serving(self._host, original.name, read.version)
         functions = {} if offered is None else {of.name: of for of in offered.functions}
-        for name, wanted in read.functions.items():
+        for name, crossing in read.functions.items():
             function = functions[name]
-            where = f"{read.name}.{name}" if read.name else name
-            codec_of = self._codec_of(where, function, wanted)
+            where = f"{original.name}.{name}" if original.name else name
+            raw = None if read is original else crossing
+            codec_of = self._codec_of(where, function, original.functions[name], raw)
             callback = self.boundary.host_callback(where, function, codec_of)
             self._callbacks.append(callback)
             add = ffi.linker_add_func_async if function.waits else ffi.linker_add_func
@@ -118,16 +124,29 @@ class Linker:
                 add(instance, encoded, len(encoded), ffi.address_of(callback), None, None)
             )
 
+    def _original(self, read: ReadInstance) -> ReadInstance:
+        """The interface whose functions one of the wrapping's own stands for; else the same."""
+        if read.name != RAW_STREAMS:
+            return read
+        named = STREAMS, read.version
+        return next(of for of in self.component.read_imports if (of.name, of.version) == named)
+
     def _codec_of(
-        self, where: str, function: HostFunction, wanted: ReadFunction
+        self, where: str, function: HostFunction, wanted: ReadFunction, raw: ReadFunction | None
     ) -> Callable[[], Codec]:
+        """`raw` is the function as the wrapping imports it, if it is its own."""
+
         def codec_of() -> Codec:
             if not same_function(wanted.type, function.type):
                 raise InternalError(
                     f"{where}: the component wants {format_function('', wanted.type)},"
                     f" the host has {format_function('', function.type)}"
                 )
-            return Codec(wanted.crossing, self._resource_ids)
+            if raw is None:
+                return Codec(wanted.crossing, self._resource_ids)
+            codec = Codec(as_digits(raw.crossing), self._resource_ids)
+            codec.result_type = wanted.crossing.result  # what is said of a wrong answer
+            return codec
 
         return codec_of
 

@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from executor.wasm.bulk_bytes import BYTES_MAX, STREAMS, TOO_LARGE
+
 MIB: Final = 1024 * 1024
 
 _NUMBER: Final = re.compile(r"^[0-9]+: ")
@@ -27,13 +29,16 @@ def trapped(error: str, memory_bytes_max: int | None) -> Trapped:
     """Describe what Wasmtime said of a call or of an instantiation that failed."""
     cause = _innermost_cause(error)
     reason = cause.removeprefix(_TRAP)
+    backtrace = _backtrace(error)
     if reason == _UNREACHABLE:
         reason = "unreachable"
+        if TOO_LARGE in backtrace.partition("\n")[0]:
+            reason = f"more than {BYTES_MAX // MIB} MiB of bytes in one call of {STREAMS}"
     message = f"trapped ({reason})"
     may_be_memory = reason == "unreachable" or "memory" in reason
     if memory_bytes_max is not None and may_be_memory:
         message += f"; its limit is {memory_bytes_max / MIB:g} MiB"
-    return Trapped(message, _backtrace(error))
+    return Trapped(message, backtrace)
 
 
 def _innermost_cause(error: str) -> str:

@@ -8,6 +8,7 @@ only thing that the next round starts from.
 | the guest                          | recorded                        | then                     |
 |------------------------------------|---------------------------------|--------------------------|
 | returned                           | invocation-finished, result     | next key                 |
+| was given a handle that is none    | invocation-finished, failure    | next key                 |
 | trapped, or a host function raised | invocation-finished, failure    | the worker is failed     |
 | exited                             | invocation-finished, exit       | the worker is exited     |
 | met a transient error, or trapped  | error, with the next attempt    | rebuild after the delay  |
@@ -19,8 +20,6 @@ only thing that the next round starts from.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from typing import Final
 
@@ -30,6 +29,7 @@ from executor.durable.inbox import Inbox
 from executor.durable.reasons import CommitFailed, Exited, Jumped, Unsure
 from executor.durable.retry import TransientError, retry_delay_s
 from executor.errors import (
+    BadHandle,
     Divergence,
     GuestError,
     GuestTrap,
@@ -104,8 +104,8 @@ class InvocationLoop:
         self._regaining = False
         """Whether somebody waits for room already."""
         self._closed = False
-        self._kept_still = 0
-        """How many owners' operations are under way during which nothing starts it."""
+        self.held = False
+        """Whether it is being interrupted: nothing starts it meanwhile."""
         worker.on_lost = self._on_lost
 
     # -- starting and stopping ------------------------------------------------------------------
@@ -114,20 +114,11 @@ class InvocationLoop:
         """Runs the loop, or wakes it, if there is work. Idempotent."""
         if self.running:
             self._wake.set()
-        elif self.has_work() and not self._closed and not self._kept_still:
+        elif self.has_work() and not self._closed and not self.held:
             self.running = True
             self._scope = trio.CancelScope()
             self._stopped = trio.Event()
             self.worker.services.nursery.start_soon(self._run)
-
-    @contextmanager
-    def kept_still(self) -> Iterator[None]:
-        """Nothing starts the loop inside the block. It has to be started afterwards."""
-        self._kept_still += 1
-        try:
-            yield
-        finally:
-            self._kept_still -= 1
 
     async def stop(self, *, writes_awaited_s: float) -> None:
         """Ends the loop and loses the instance, wherever it is. The oplog stays as it is."""
@@ -324,6 +315,8 @@ class InvocationLoop:
                 return await self._finish(failure("guest-trap", outcome.message))
             case Left(Exited(code)):
                 return await self._finish(entries.Outcome(exit=code))
+            case Raised(BadHandle() as error):
+                return await self._finish(resident.outcome_of(current.function, error))
             case Raised(TransientError() as error):
                 return await self._retry(resident, "guest-error", str(error))
             case Raised(LimitError() as error):
@@ -384,7 +377,7 @@ class InvocationLoop:
         worker = self.worker
         await self._lose_resident(writes_awaited_s=0)
         await worker.commit()
-        refusal = await jump_refusal(worker, target)
+        refusal = jump_refusal(worker, target)
         if refusal is not None:
             return await self._record(resident, Raised(GuestError(refusal, where=worker.name)))
         append_jump(worker, target)
@@ -407,11 +400,12 @@ class InvocationLoop:
     def _stand_still(self, error: BaseException) -> Verdict:
         """Nothing is appended; the worker's waiters hear why."""
         worker = self.worker
-        if not isinstance(error, ShemError):
-            text = str(error).removeprefix(f"{worker.name}: ")
-            error = ShemError(f"{type(error).__name__}: {text}", where=worker.name)
-        worker.trouble = error
-        worker.services.report(f"{worker.name}: {error.message}")
+        if isinstance(error, ShemError):
+            worker.trouble = error
+        else:
+            text = f"internal error: {type(error).__name__}: {error}"
+            worker.trouble = ShemError(text, where=worker.name)
+        worker.services.report(f"{worker.name}: {error}")
         worker.notify()
         return Verdict.STAND_STILL
 

@@ -13,7 +13,7 @@ import trio
 
 from executor.durable.reasons import ReachedTarget
 from executor.durable.session import DurableSession
-from executor.errors import Divergence, InternalError, ReplayPanic, StoreError
+from executor.errors import BadHandle, Divergence, InternalError, ReplayPanic, StoreError
 from executor.host.state import HostState
 from executor.wasm.host_function import LeaveGuest
 from executor.wasm.instance import Instance, Left, Raised, Returned
@@ -23,7 +23,7 @@ from executor.wasm.plain import decode_arguments, encode_result
 from executor.wasm.traps import Trapped
 from executor.worker.revision import Revision
 from executor.worker.worker import WorkerServices
-from oplog.entry import InvocationStarted, Outcome
+from oplog.entry import Failure, InvocationStarted, Outcome
 from oplog.errors import OplogError
 
 Done = Callable[[GuestOutcome], None]
@@ -118,8 +118,10 @@ class Resident:
             self._deleted = True
             self._services.lanes.release(self.lane)
 
-    def outcome_of(self, path: str, outcome: Returned) -> Outcome:
-        """The recordable outcome of a call that returned."""
+    def outcome_of(self, path: str, outcome: Returned | BadHandle) -> Outcome:
+        """The recordable outcome of a call that returned, or was refused for a handle."""
+        if isinstance(outcome, BadHandle):
+            return Outcome(failure=Failure(kind=outcome.kind, message=outcome.message))
         function = self.revision.export(path)
         return Outcome(result=encode_result(function.type, outcome.value))
 
@@ -184,16 +186,22 @@ class Replay:
             if session.live:
                 self._finish(Replayed(outcome=outcome))
             elif isinstance(outcome, Returned):
-                if session.match_outcome(self._resident.outcome_of(self._path, outcome)):
-                    self._resident.lane.post(self.next)
-                else:
-                    self._finish(Replayed(outcome=outcome))
+                self._match(self._resident.outcome_of(self._path, outcome), outcome)
+            elif isinstance(outcome, Raised) and isinstance(outcome.error, BadHandle):
+                self._match(self._resident.outcome_of(self._path, outcome.error), outcome)
             else:
                 self._finish(Replayed(outcome=self._left_in_replay(outcome)))
         except Exception as error:
             self._finish(Replayed(outcome=Raised(error)))
         except LeaveGuest as leave:
             self._finish(Replayed(outcome=Left(leave.reason)))
+
+    def _match(self, recordable: Outcome, outcome: GuestOutcome) -> None:
+        """Compares with what is recorded and goes on; the instance is as good as before."""
+        if self._session.match_outcome(recordable):
+            self._resident.lane.post(self.next)
+        else:
+            self._finish(Replayed(outcome=outcome))
 
     def _left_in_replay(self, outcome: Trapped | Left | Raised) -> GuestOutcome:
         """A guest that did not return while history remains has not done what it did before."""

@@ -10,11 +10,13 @@ The eight states: idle, running (an invocation started and has not finished, whe
 process has it), suspended, interrupted, retrying, uncertain, failed, exited.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, Literal
 
 import msgspec
 
+from executor.errors import BadHandle
 from executor.replay.regions import HiddenRanges, Regions
 from executor.replay.spans import PERSIST_NOTHING
 from oplog.entry import (
@@ -87,7 +89,6 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     env: dict[str, str] = {}
     args: tuple[str, ...] = ()
     limits: dict[str, int] = {}
-    config: dict[str, str] = {}
     created_at: int = 0
     state: State = "idle"
     last_index: int = 0
@@ -206,32 +207,30 @@ def fold_cancelled(status: Status, index: int, entry: CancelPendingInvocation) -
     return Change(cancelled, queued=False)
 
 
-class RevertedFold:
-    """The status that a revert leaves: the fold of what it leaves, from the first entry on.
+def fold_reverted(history: Iterable[tuple[int, Entry]]) -> Status:
+    """The status after a revert: the fold of what it leaves, from the first entry on.
 
-    An invocation that a revert hides has taken its pending entry out of the queue for good. Keys
-    that were started inside are unknown again (`forgotten`); attempts are counted anew.
+    `history` is the whole oplog, the revert last. An invocation that the revert hides has taken its
+    pending entry out of the queue for good. Keys that were started inside are unknown again
+    (`forgotten`); attempts are counted anew.
     """
-
-    def __init__(self, cuts: Cuts) -> None:
-        """`cuts`: those that count once the revert does."""
-        self._regions = Regions(cuts)
-        self.status = Status()
-
-    def add(self, index: int, entry: Entry) -> None:
-        regions = self._regions
+    entries = list(history)
+    cuts: Cuts = []
+    for index, entry in entries:
+        if isinstance(entry, Jump | Revert):
+            cuts = with_cut(cuts, index, entry)
+    regions = Regions(cuts)
+    status = Status()
+    for index, entry in entries:
         if index in regions.reverted and regions.hides(index, entry):
-            self.status.last_index = index
+            status.last_index = index
             if isinstance(entry, InvocationStarted):
-                self.status.pending -= 1
+                status.pending -= 1
         else:
-            fold(self.status, index, entry)
-
-    def finished(self, cuts: Cuts) -> Status:
-        """The status; `cuts` as above, now that the revert's own index is known."""
-        self.status.cuts = cuts
-        self.status.attempts = {}
-        return self.status
+            fold(status, index, entry)
+    status.cuts = cuts
+    status.attempts = {}
+    return status
 
 
 def with_cut(cuts: Cuts, index: int, cut: Jump | Revert) -> Cuts:
@@ -270,7 +269,6 @@ def fold_create(status: Status, entry: Create) -> None:
     status.env = entry.env
     status.args = entry.args
     status.limits = entry.limits
-    status.config = entry.config
     status.created_at = entry.at
 
 
@@ -279,7 +277,9 @@ def fold_finished(status: Status, index: int, entry: InvocationFinished) -> Chan
     outcome = entry.outcome
     status.state = "idle"
     status.retry_at = 0
-    if outcome.failure is not None:
+    if outcome.failure is not None and outcome.failure.kind == BadHandle.kind:
+        pass  # the guest was not called: it is as good as before
+    elif outcome.failure is not None:
         status.state = "failed"
         status.last_error = outcome.failure
         status.failed_key = current.key if current is not None else ""

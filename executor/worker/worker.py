@@ -31,9 +31,9 @@ from executor.errors import (
 from executor.services.files import FileTree
 from executor.sources import Sources
 from executor.wasm.lane import Lanes
-from executor.worker.commits import store_error, store_errors
+from executor.worker.commits import store_error
 from executor.worker.entries import WorkerEntries
-from executor.worker.output import output_text, read_output
+from executor.worker.output import read_output
 from executor.worker.revision import Revision, Revisions
 from executor.worker.room import RoomProbe
 from executor.worker.rows import WorkerRows, read_key_state, read_queue, read_status
@@ -45,7 +45,6 @@ from oplog.entry import (
     Entry,
     Failure,
     InvocationFinished,
-    Log,
     Outcome,
     PendingInvocation,
     Raw,
@@ -61,8 +60,7 @@ OUTPUT_COMMIT_S: Final = 0.05
 """A line of output asks for a commit within this time."""
 
 OnOutput = Callable[[str, str, bytes], None]
-"""`on_output(worker, level, text)`: committed output, on the trio thread. A message of wasi:logging
-is a whole line, as it is shown among what was written to stderr."""
+"""`on_output(worker, level, text)`: committed output, on the trio thread."""
 
 
 class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +103,7 @@ class Worker:
         """Why the worker does not run although it has work: a divergence, or no room."""
         self._news = trio.Event()
         self._arguments: dict[str, tuple[str, Raw]] = {}
-        self._output: list[tuple[int, Log]] = []
+        self._output: list[tuple[int, str, bytes]] = []
         self._output_due = False
         self._last_finished: tuple[int, InvocationFinished | None] = (0, None)
         self.rows: WorkerRows
@@ -164,14 +162,15 @@ class Worker:
                 self._last_finished = index, entry
             return index
 
-    @trio.lowlevel.enable_ki_protection
-    def append_revert(self, entry: Revert, status: Status) -> None:
-        """Orders a revert, which leaves `status`. Not durable."""
+    def append_revert(self, entry: Revert, history: Sequence[tuple[int, Entry]]) -> int:
+        """Orders a revert, the last entry of `history`, which is the whole oplog. Not durable."""
         writer = self.writer
         with writer.lock:
-            self.rows.absorb(writer.append(entry) - 1)
-            self.rows.revert(status)
+            index = writer.append(entry)
+            self.rows.absorb(index - 1)
+            self.rows.revert(index, history)
             self._last_finished = (0, None)
+            return index
 
     async def commit(self) -> None:
         """Everything appended so far is durable on return. Raises: StoreError."""
@@ -230,14 +229,18 @@ class Worker:
                     where=self.name,
                     hint="try again in a moment",
                 )
-            at = self.services.sources.wall_ns()
-            entry = PendingInvocation(at=at, key=key, function=function, arguments=arguments)
-            with store_errors(self.name):
-                if self.status.state == "interrupted":
-                    self.append(Resumed(at=at))
-                self.append(entry)
+            if self.status.state == "interrupted":
+                self.append(Resumed(at=self.services.sources.wall_ns()))
+            self._append_pending(key, function, arguments)
         self._arguments[key] = function, arguments
         return True
+
+    def _append_pending(self, key: str, function: str, arguments: Raw) -> None:
+        at = self.services.sources.wall_ns()
+        try:
+            self.append(PendingInvocation(at=at, key=key, function=function, arguments=arguments))
+        except OplogError as error:
+            raise store_error(error, self.name) from error
 
     def next_key(self) -> str | None:
         """The key that waits longest."""
@@ -280,9 +283,7 @@ class Worker:
             if self.trouble is not None:
                 raise self.trouble_of(key)
             if self.failure_committed and not state.finished_index:
-                refusal = self.previous_failed()
-                await self.read_stderr(refusal)
-                raise refusal
+                raise self.previous_failed()
             if self.question_committed:
                 raise self.uncertain()
             if self.status.state == "interrupted" and not self.unsaved:
@@ -348,20 +349,17 @@ class Worker:
         news.set()
 
     def previous_failed(self) -> PreviousFailed:
-        """Why this worker takes and runs nothing more; without what it wrote then."""
+        """Why this worker takes and runs nothing more."""
         error = self.status.last_error
         text = f"an earlier invocation failed: {error.message if error else 'no text'}"
         if self.status.state == "exited":
             text = "the worker exited in an earlier invocation"
         hint = f"shem revert {self.name} --last 1, delete the worker, or use another"
-        return PreviousFailed(text, where=self.name, hint=hint)
-
-    async def read_stderr(self, refusal: PreviousFailed) -> None:
-        """Adds to the refusal what the failed invocation wrote to its stderr."""
+        refusal = PreviousFailed(text, where=self.name, hint=hint)
         failed = self.key_state(self.status.failed_key)
         if failed is not None and failed.logs:
-            output = await trio.to_thread.run_sync(read_output, self.entries, failed)
-            refusal.stderr = output[1]
+            refusal.stderr = read_output(self.entries, failed)[1]
+        return refusal
 
     def uncertain(self) -> Uncertain:
         """What the worker waits for."""
@@ -377,12 +375,12 @@ class Worker:
 
     # -- what the session tells ----------------------------------------------------------------
 
-    def on_output(self, line: Log) -> None:
+    def on_output(self, level: str, text: bytes) -> None:
         """On the lane, under the worker's lock: a line of output was appended."""
         current = self.status.current
         if current is not None:
             current.logs = True
-        self._output.append((self.writer.last_index, line))
+        self._output.append((self.writer.last_index, level, text))
         if not self._output_due:
             self._output_due = True
             self.services.inbox.post(self.services.nursery.start_soon, self._commit_output)
@@ -402,9 +400,9 @@ class Worker:
             committed = self.writer.committed_index
             ready = [line for line in self._output if line[0] <= committed]
             del self._output[: len(ready)]
-        for _, line in ready:
+        for _, level, text in ready:
             try:
-                self.services.on_output(self.name, line.level, output_text(line))
+                self.services.on_output(self.name, level, text)
             except Exception as error:
                 self.services.report(f"{self.name}: nobody takes its output: {error}")
 

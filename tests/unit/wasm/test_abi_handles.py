@@ -2,6 +2,7 @@
 
 import pytest
 
+from executor.errors import BadHandle
 from executor.wasm.instance import Raised, Returned, Trapped
 from executor.wasm.types import BorrowType, OwnType
 from tests.support.guest_wat import GUEST_RESOURCE, HANDLES
@@ -138,6 +139,7 @@ def test_a_guests_own_resource_is_a_number_counted_from_one():
         for export in ("get", "take"):
             outcome = made.call(instance, export, 1)
             assert isinstance(outcome, Raised)
-            assert "1 is no handle" in str(outcome.error)
+            assert isinstance(outcome.error, BadHandle)
+            assert "no counter with handle 1" in outcome.error.message
         assert made.call(instance, "ctor", 9) == Returned(3)
         assert made.call(instance, "get", 2) == Returned(108)
