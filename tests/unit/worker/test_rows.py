@@ -254,7 +254,7 @@ def test_rows_of_a_real_run_with_retries_are_right_after_every_commit():
                 await shem.deploy(RELAY, name="relay")
                 await shem.invoke("relay/w", "relay", ["a"], key="k1")
                 for key in ("k2", "k3"):
-                    await shem.submit("relay/w", "relay", ["b"], key=key)
+                    await shem.submit("relay/w", "relay", ["b"], key=key, run=False)
                 with pytest.raises(GuestError, match="ValueError: never"):
                     await shem.invoke("relay/w", "relay", ["b"], key="k2")
 
