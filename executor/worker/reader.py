@@ -56,6 +56,8 @@ from oplog.lmdb_engine import LmdbEngine
 from oplog.reader import Reader
 
 WORKERS_PER_PAGE: Final = 50
+EXPORTS_KEPT: Final = 256
+"""Revisions whose exports are kept as they were parsed."""
 
 
 class StoreReader:
@@ -73,7 +75,8 @@ class StoreReader:
                 kind, hint = refusal_words(error)
                 raise StoreError(str(error), kind=kind, where=str(store), hint=hint) from error
         self._reader = Reader(self.engine)
-        self._exports: dict[tuple[str, int], Mapping[str, FuncType]] = {}
+        self.exports = lru_cache(maxsize=EXPORTS_KEPT)(self._read_exports)
+        """The exported functions of a revision by path. Raises: ComponentNotFound."""
 
     def __enter__(self) -> Self:
         return self
@@ -314,12 +317,8 @@ class StoreReader:
             record, finished, self.exports(status.component, status.revision)[state.function]
         )
 
-    def exports(self, component: str, revision: int) -> Mapping[str, FuncType]:
-        """The exported functions of a revision by path. Raises: ComponentNotFound."""
-        key = component, revision
-        if key not in self._exports:
-            self._exports[key] = export_types(read_revision(self.engine, *key).exports)
-        return self._exports[key]
+    def _read_exports(self, component: str, revision: int) -> Mapping[str, FuncType]:
+        return export_types(read_revision(self.engine, component, revision).exports)
 
 
 def completed(record: Invocation, finished: InvocationFinished, wit: FuncType) -> Invocation:

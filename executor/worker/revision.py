@@ -5,9 +5,11 @@ milliseconds) and compiles again only where the artifact is missing or of anothe
 """
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -30,6 +32,9 @@ from executor.wasm.engine import StaleArtifact
 from executor.wasm.host_function import HostInterface
 from executor.wasm.linker import Linker
 from oplog.engine import Engine as StoreEngine
+
+LOADED_MAX: Final = 64
+"""Revisions that are kept though nobody may use them."""
 
 
 class Revision:
@@ -54,8 +59,8 @@ class Revision:
 
 
 class Revisions:
-    """Loads revisions and keeps them. `load` blocks for milliseconds, or seconds if it compiles:
-    call it on a worker thread.
+    """Loads revisions and keeps those used last. `load` blocks for milliseconds, or for seconds if
+    it compiles: call it on a worker thread.
     """
 
     def __init__(
@@ -69,9 +74,10 @@ class Revisions:
         self._store = store
         self._builtin = tuple(linked_interface(table) for table in interfaces)
         self._host = tuple(host)
-        self._loaded: dict[tuple[str, int], Revision] = {}
+        self._loaded: OrderedDict[tuple[str, int], Revision] = OrderedDict()
+        """The one used last at the end. An instance holds its own, whatever is dropped here."""
         self._compiling: dict[str, threading.Lock] = {}
-        """By digest: who compiles it. Nobody compiles anything twice or waits for another one."""
+        """By digest, while it is compiled: nobody does it twice or waits for another one."""
         self._lock = threading.Lock()
         """Guards the two; held for no longer than a look."""
         self.deploying = trio.Lock()
@@ -79,15 +85,21 @@ class Revisions:
 
     def load(self, name: str, number: int) -> Revision:
         """Raises: ComponentNotFound, ComponentRejected, HostBindingError."""
+        key = name, number
         with self._lock:
-            found = self._loaded.get((name, number))
-        if found is not None:
-            return found
+            found = self._loaded.get(key)
+            if found is not None:
+                self._loaded.move_to_end(key)
+                return found
         row = read_revision(self._store, name, number)
         component = self._component(row.digest, None)
         revision = Revision(row, component, self._link(component, row))
         with self._lock:
-            return self._loaded.setdefault((name, number), revision)
+            revision = self._loaded.setdefault(key, revision)
+            self._loaded.move_to_end(key)
+            if len(self._loaded) > LOADED_MAX:
+                self._loaded.popitem(last=False)
+        return revision
 
     def compiled(self, wasm: bytes, digest: str) -> Component:
         """Compiles a component that is being deployed, and keeps its artifact.
@@ -115,15 +127,19 @@ class Revisions:
             return found
         with self._lock:
             compiling = self._compiling.setdefault(digest, threading.Lock())
-        with compiling:
-            found = self._stored(path)
-            if found is not None:
-                return found  # compiled meanwhile
-            if wasm is None:
-                wasm = read_content(self._store, digest)
-            assert content_digest(wasm) == digest
-            write_artifact(path, engine.compile(wasm))
-            return engine.load(path)
+        try:
+            with compiling:
+                found = self._stored(path)
+                if found is not None:
+                    return found  # compiled meanwhile
+                if wasm is None:
+                    wasm = read_content(self._store, digest)
+                assert content_digest(wasm) == digest
+                write_artifact(path, engine.compile(wasm))
+                return engine.load(path)
+        finally:
+            with self._lock:
+                self._compiling.pop(digest, None)
 
     def _stored(self, path: Path) -> Component | None:
         """What is in the artifact, unless it has to be compiled."""

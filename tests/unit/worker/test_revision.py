@@ -6,8 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from executor.host import INTERFACES
-from executor.services.components import artifact_path, content_digest, is_whole_artifact
+from executor.services.components import (
+    RevisionRow,
+    artifact_path,
+    content_digest,
+    deployment,
+    is_whole_artifact,
+)
 from executor.wasm.engine import Engine
+from executor.worker import revision as revision_module
 from executor.worker.revision import Revisions
 from oplog.memory_engine import MemoryEngine
 from tests.support import guests
@@ -77,3 +84,29 @@ def test_a_damaged_artifact_is_compiled_again(revisions, compiled, tmp_path):
     assert revisions.compiled(guests.ADDER, digest).exports
     assert is_whole_artifact(path)
     assert began == [guests.ADDER] * 2
+
+
+def test_only_the_revisions_that_were_used_last_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(revision_module, "LOADED_MAX", 2)
+    store = MemoryEngine()
+    for number in range(3):
+        row = RevisionRow(
+            component="adder",
+            component_id="id",
+            revision=number,
+            digest=content_digest(guests.ADDER),
+            size_bytes=1,
+            deployed_at=1,
+            imports=(),
+            exports=(),
+        )
+        assert store.write([deployment(row, {row.digest: guests.ADDER})]) == [None]
+    revisions = Revisions(tmp_path, store, INTERFACES, ())
+    first, second = revisions.load("adder", 0), revisions.load("adder", 1)
+    assert revisions.load("adder", 0) is first
+    revisions.load("adder", 2)
+    assert revisions.load("adder", 0) is first
+    assert revisions.load("adder", 1) is not second
+    assert second.export("demo:adder/api.{add}").path, "who holds it can go on using it"
+    assert len(revisions._loaded) == 2
+    assert revisions._compiling == {}
