@@ -20,7 +20,7 @@ import trio
 from executor.cli.output import leaf_error
 from executor.errors import StoreError
 from executor.executor import World
-from executor.server.client import HandedOver, NotServed
+from executor.server.client import HandedOver, NotServed, is_loaded
 from executor.server.opening import open_or_ask
 from executor.server.operations import Operations
 from executor.worker.reader import StoreReader
@@ -95,6 +95,10 @@ class CommandLine:
                 time.sleep(REACH_AGAIN_S)
             except BaseExceptionGroup as group:
                 raise leaf_error(group) from group
+
+    def is_loaded(self, worker: str) -> bool:
+        """Whether a process that serves the store has an instance of the worker. Blocks."""
+        return trio.run(is_loaded, self.store, worker)
 
     def require_store(self) -> None:
         if not self.store.is_dir():

@@ -3,6 +3,7 @@
 from typing import Final
 
 import click
+import msgspec
 
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.output import EXIT_DONE, one_line, table, write_json, write_line, write_note
@@ -75,9 +76,13 @@ def workers(
 @command_options
 @click.pass_context
 def worker(context: click.Context, worker: str) -> int:
-    """Show one worker in full."""
+    """Show one worker in full.
+
+    It is loaded while a process that runs the store has an instance of it.
+    """
     line = context.ensure_object(CommandLine)
     found = line.read(lambda store: store.worker(worker))
+    found = msgspec.structs.replace(found, loaded=line.is_loaded(worker))
     if line.json:
         write_json(worker_json(found))
     else:

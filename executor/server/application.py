@@ -112,6 +112,11 @@ async def invocation(shem: Executor, asked: wire.KeyRequest, _: Listener) -> Jso
     return wire.invocation_shape(await shem.invocation(asked.worker, asked.key))
 
 
+async def worker(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
+    """As committed, but that only this process knows whether it is loaded."""
+    return shapes.worker_json(await shem.worker(asked.worker))
+
+
 async def crash(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
     """The worker then goes on: this process runs the store."""
     return shapes.rebuild_json(await shem.crash(asked.worker))
@@ -167,6 +172,7 @@ OPERATIONS: Final = {
         request=wire.WaitRequest, perform=wait, waits=True, hears=lambda asked: asked.worker
     ),
     "invocation": Operation(request=wire.KeyRequest, perform=invocation),
+    "worker": Operation(request=wire.WorkerRequest, perform=worker),
     "crash": Operation(request=wire.WorkerRequest, perform=crash),
     "replay": Operation(request=wire.ReplayRequest, perform=replay, waits=True),
     "files": Operation(request=wire.FilesRequest, perform=files, waits=True),

@@ -9,9 +9,9 @@ runs the store next, which may be this process.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -36,6 +36,9 @@ from executor.server.door import was_killed
 from executor.server.exchange import ConnectionLost, Exchange
 from executor.server.operations import Choice
 from executor.server.shapes import Json
+
+LOADED_WITHIN_S: Final = 2.0
+"""A process that does not say by then whether a worker is loaded is not asked further."""
 
 
 class NotServed(Exception):
@@ -283,6 +286,20 @@ async def ask(path: Path, world: World, busy: Busy) -> AsyncIterator[AskedExecut
         yield asked
     finally:
         await asked.close()
+
+
+async def is_loaded(path: Path, worker: str) -> bool:
+    """Whether the process that serves the store at `path` has the worker loaded."""
+    request = msgspec.json.encode(wire.WorkerRequest(worker=worker))
+    with trio.move_on_after(LOADED_WITHIN_S), suppress(OSError, ConnectionLost):
+        exchange = await Exchange.connect(path)
+        try:
+            await exchange.send("worker", request)
+            kind, answer = await exchange.next_line()
+            return kind == "answer" and answer["loaded"] is True
+        finally:
+            await exchange.close()
+    return False
 
 
 def invocation_of(answer: object) -> Invocation:

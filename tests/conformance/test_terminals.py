@@ -47,6 +47,21 @@ def test_a_command_asks_the_process_that_runs_the_store_and_answers_the_same(ter
     assert terminals.shem("components", "--json").json[1]["component"] == "other"
 
 
+def test_a_worker_is_loaded_where_the_process_that_runs_the_store_has_it(terminals):
+    def loaded():
+        return terminals.shem("worker", "adder/w", "--json").json["loaded"]
+
+    assert terminals.shem("invoke", "adder/w", "add", "5").code == 0
+    assert loaded() is False
+    server = terminals.serve()
+    assert loaded() is False, "an idle worker is not loaded before it is needed"
+    assert terminals.shem("invoke", "adder/w", "add", "1").code == 0
+    assert loaded() is True
+    assert "loaded       yes" in terminals.shem("worker", "adder/w").stdout
+    server.kill()
+    assert loaded() is False, "a killed process leaves its socket"
+
+
 def test_output_of_the_guest_reaches_the_terminal_that_asked(terminals):
     recipes.build("printer")
     printer = str(recipes.GUESTS / "build" / "printer.wasm")
