@@ -97,6 +97,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     kind: str
     message: str
+    backtrace: str = ""
+    """Of a trap: the guest's functions, innermost first, a line each."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

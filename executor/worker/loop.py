@@ -312,7 +312,7 @@ class InvocationLoop:
             case Trapped() if resident.session.modes.retries_traps:
                 return await self._retry(resident, "guest-trap", outcome.message)
             case Trapped():
-                return await self._finish(failure("guest-trap", outcome.message))
+                return await self._finish(failure("guest-trap", outcome.message, outcome.backtrace))
             case Left(Exited(code)):
                 return await self._finish(entries.Outcome(exit=code))
             case Raised(BadHandle() as error):
@@ -447,5 +447,6 @@ class InvocationLoop:
         self.start()
 
 
-def failure(kind: str, message: str) -> entries.Outcome:
-    return entries.Outcome(failure=entries.Failure(kind=kind, message=message))
+def failure(kind: str, message: str, backtrace: str = "") -> entries.Outcome:
+    cause = entries.Failure(kind=kind, message=message, backtrace=backtrace)
+    return entries.Outcome(failure=cause)

@@ -281,7 +281,7 @@ def fold_finished(status: Status, index: int, entry: InvocationFinished) -> Chan
         pass  # the guest was not called: it is as good as before
     elif outcome.failure is not None:
         status.state = "failed"
-        status.last_error = outcome.failure
+        status.last_error = msgspec.structs.replace(outcome.failure, backtrace="")
         status.failed_key = current.key if current is not None else ""
     elif outcome.exit is not None:
         status.state = "exited"

@@ -351,15 +351,23 @@ def test_a_failure_ends_the_worker_and_what_waits_stays_waiting():
     run(case)
 
 
-def test_a_trap_is_a_failure_of_its_own_kind():
+def test_a_trap_is_a_failure_of_its_own_kind_and_its_backtrace_is_recorded():
     async def case():
-        async with deployed(guests.ADDER, "adder") as shem:
+        engine = LastingEngine()
+        async with deployed(guests.ADDER, "adder", engine) as shem:
             with pytest.raises(GuestTrap, match="unreachable"):
                 await shem.invoke("adder/w", "fail", key="k")
             outcome = await shem.wait("adder/w", "k")
             assert (outcome.error.kind, outcome.value, outcome.wave) == ("guest-trap", None, "")
             with pytest.raises(GuestTrap):
                 await shem.invoke("adder/w", "fail", key="k")
+            assert (await shem.worker("adder/w")).last_error == "trapped (unreachable)"
+        [finished] = [
+            entry
+            for _, entry in worker_entries(engine, "adder/w")
+            if isinstance(entry, InvocationFinished)
+        ]
+        assert "wasm function" in finished.outcome.failure.backtrace
 
     run(case)
 

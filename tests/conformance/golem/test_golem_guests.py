@@ -1,18 +1,14 @@
 """Guests that were built for Golem 1.2.5 run here as they are, live and in forced replay.
 
-What is expected is the behaviour of Golem's own executor tests at v1.2.5, written afresh. Each test
-runs three times: as it is; with a replay beside the living worker after every invocation; and with
-a simulated crash after every invocation, so that each call meets a worker that was rebuilt.
+What is expected is the behaviour of Golem's own executor tests at v1.2.5, written afresh.
 
-Three answers differ from Golem's on purpose. Standard input is an empty stream here, where Golem
-traps; a worker has no arguments, since it is named and not started; and an option at the end of the
-arguments may be left out, as WAVE has it.
+Two answers differ from Golem's on purpose. Standard input is an empty stream here, where Golem
+traps; and an option at the end of the arguments may be left out, as WAVE has it.
 """
 
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from trio.testing import trio_test
@@ -26,17 +22,13 @@ from executor.errors import (
     WorkerNotFound,
 )
 from executor.executor import Executor
-from executor.records import Invocation
 from executor.wasm.values import Ok, Variant
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
-
-Mode = Literal["live", "replayed", "crashed"]
-TIMEOUT_S = 60
+from tests.conformance.golem.guest import API, Guest, Mode, deployed
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
 
-API = "golem:it/api"
 SHIRT = {"product-id": "G1000", "name": "Golem T-Shirt M", "price": 100.0, "quantity": 5}
 CLOUD = {
     "product-id": "G1001",
@@ -45,53 +37,6 @@ CLOUD = {
     "quantity": 1,
 }
 MUD = {"product-id": "G1002", "name": "Mud Golem", "price": 11.0, "quantity": 10}
-
-
-@pytest.fixture(params=["live", "replayed", "crashed"])
-def mode(request: pytest.FixtureRequest) -> Mode:
-    return request.param  # type: ignore[no-any-return]
-
-
-class Guest:
-    """One worker of a Golem component; after each invocation the mode says what happens to it."""
-
-    def __init__(self, shem: Executor, worker: str, mode: Mode) -> None:
-        self.shem = shem
-        self.worker = worker
-        self.mode = mode
-
-    async def call(self, function: str, *arguments: Any, key: str | None = None) -> Any:
-        return (await self.invocation(f"{API}.{{{function}}}", arguments, key)).value
-
-    async def invocation(
-        self, function: str, arguments: Sequence[Any] = (), key: str | None = None
-    ) -> Invocation:
-        accepted = await self.shem.submit(self.worker, function, list(arguments), key=key)
-        done = await self.shem.wait(self.worker, accepted.key, timeout_s=TIMEOUT_S)
-        assert (done.status, done.error) == ("completed", None)
-        await self.rebuild()
-        return done
-
-    async def rebuild(self) -> None:
-        """Nothing is appended and nothing diverges; afterwards the worker is as it was."""
-        if self.mode == "live":
-            return
-        before = await entry_kinds(self.shem, self.worker)
-        rebuild = self.shem.replay if self.mode == "replayed" else self.shem.crash
-        report = await rebuild(self.worker)
-        assert report.divergence is None
-        assert report.stopped_at is None
-        assert (report.entries, report.replayed > 0) == (len(before), True)
-        assert await entry_kinds(self.shem, self.worker) == before
-
-
-async def entry_kinds(shem: Executor, worker: str) -> list[str]:
-    return [type(record.entry).__name__ async for record in shem.oplog(worker)]
-
-
-async def deployed(shem: Executor, component: str, worker: str, mode: Mode) -> Guest:
-    await shem.deploy(golem_component(component), name=component)
-    return Guest(shem, f"{component}/{worker}", mode)
 
 
 @trio_test
@@ -194,6 +139,24 @@ async def test_a_variable_of_the_worker_takes_the_place_of_the_components(
         environment = await Guest(shem, worker, mode).call("get-environment")
         variables = [pair for pair in environment.value if not pair[0].startswith("GOLEM_")]
         assert sorted(variables) == [("FOO", "baz"), ("TEST_ENV", "test-value")]
+
+
+@trio_test
+async def test_a_worker_sees_its_arguments_and_its_environment(tmp_path: Path, mode: Mode) -> None:
+    async with Executor.open(tmp_path) as shem:
+        component = await shem.deploy(golem_component("environment-service"), name="environment")
+        guest = Guest(shem, "environment/environment-service-1", mode)
+        new = {"args": ["test-arg"], "env": {"TEST_ENV": "test-value"}}
+        await shem.invoke(guest.worker, "get-arguments", **new)  # type: ignore[arg-type]
+        assert await guest.call("get-arguments") == Ok(["test-arg"])
+        assert await guest.call("get-environment") == Ok(
+            [
+                ("TEST_ENV", "test-value"),
+                ("GOLEM_WORKER_NAME", "environment-service-1"),
+                ("GOLEM_COMPONENT_ID", component.id),
+                ("GOLEM_COMPONENT_VERSION", "0"),
+            ]
+        )
 
 
 @trio_test

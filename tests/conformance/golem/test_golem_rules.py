@@ -27,11 +27,6 @@ if components_folder() is None:
 RUNTIME = "runtime-service/w"
 
 
-@pytest.fixture(params=["live", "replayed", "crashed"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return request.param  # type: ignore[no-any-return]
-
-
 @pytest.fixture(scope="module")
 def no_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     wasm = golem_component("runtime-service")
