@@ -38,6 +38,8 @@ class DeployOptions(TypedDict, total=False):
     """Environment of its workers."""
     files: Sequence[InitialFile]
     """Files that its workers start with."""
+    config: dict[str, str]
+    """What its workers read by wasi:config."""
     host: Sequence[str]
     """`MODULE:ATTR` of host functions, imported from a directory, now and at recovery."""
     host_directory: str
@@ -56,6 +58,7 @@ async def deploy(
     """A new revision, or the existing one with the same bytes and options. Durable on return."""
     check_component_name(name)
     check_surroundings("deploy", options.get("env", {}))
+    check_surroundings("deploy", options.get("config", {}))
     check_files(options)
     tell = progress or ignore_progress
     component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)
@@ -134,6 +137,7 @@ def revision_row(
         files=tuple(files),
         host=host,
         host_directory=host_directory(options),
+        config=dict(options.get("config", {})),
         limits=recorded_limits(options.get("limits", {})),
     )
     return row, contents

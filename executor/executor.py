@@ -30,6 +30,7 @@ from executor.errors import (
     InvocationCancelled,
     InvocationError,
     LimitError,
+    PreviousFailed,
     ShemError,
     StoreError,
     UnknownKey,
@@ -166,7 +167,7 @@ class Executor:
                 awaited_s = 0.0
                 try:
                     if recover == "all":
-                        shem._workers.take_up_all()
+                        await shem._workers.take_up_all()
                     yield shem
                     awaited_s = WRITES_AWAITED_MAX_S
                 except Exception as error:
@@ -304,7 +305,11 @@ class Executor:
         chosen = key if key is not None else self._services.sources.random_uuid()
         if loop.worker.status.state in REFUSING and loop.worker.unsaved:
             await loop.worker.commit()  # nobody hears of a failure that is not committed
-        is_new = loop.worker.accept(chosen, path, raw)
+        try:
+            is_new = loop.worker.accept(chosen, path, raw)
+        except PreviousFailed as refusal:
+            await loop.worker.read_stderr(refusal)
+            raise
         if loop.worker.status.state == "uncertain":
             await loop.worker.commit()  # nothing runs that would do so
         return Accepted(worker=worker, function=path, key=chosen, deduplicated=not is_new), loop
@@ -321,11 +326,14 @@ class Executor:
             state = state or worker.key_state(key)
         if state is None:
             raise InternalError(f"{worker.name}: key {key!r} was forgotten while it was awaited")
-        return self._reader.invocation_of(worker.status, worker.id, state, deduplicated)
+        record = self._reader.invocation_of
+        if not state.logs:
+            return record(worker.status, worker.id, state, deduplicated)
+        return await trio.to_thread.run_sync(record, worker.status, worker.id, state, deduplicated)
 
     async def invocation(self, worker: str, key: str) -> Invocation:
         """What is committed of a key, now; runs nothing. Raises: WorkerNotFound, UnknownKey."""
-        return self._reader.invocation(worker, key)
+        return await trio.to_thread.run_sync(self._reader.invocation, worker, key)
 
     # -- inspecting ----------------------------------------------------------------------------
 
@@ -455,9 +463,9 @@ class Executor:
         Raises: StoreError once the store has refused for good; with `until_idle`, in the end, what
         keeps a worker with work from running (each is reported).
         """
-        self._workers.take_up_all()
         self._runs_all += 1
         try:
+            await self._workers.take_up_all()
             lost = self._services.store_lost
             if until_idle:
                 await self._workers.wait_idle()

@@ -246,6 +246,7 @@ class Log(Recorded, frozen=True, kw_only=True, tag=TAGS["log"]):
     octets: bytes | None = None
     """What was written, where it is not UTF-8; `text` is then its lossy reading."""
     context: str = ""
+    """What a message of wasi:logging is about."""
 
 
 class Decision(Recorded, frozen=True, kw_only=True, tag=TAGS["decision"]):

@@ -1,14 +1,10 @@
-"""What guests write to their stdout and stderr, passed on to stderr as it commits."""
+"""What guests write and log, passed on to stderr as it commits."""
 
 import sys
-from typing import Final
-
-STREAMS: Final = frozenset({"stdout", "stderr"})
 
 
-def write_guest_output(_worker: str, level: str, text: bytes) -> None:
-    """The guest's own bytes, unchanged; messages of its logging are not output."""
-    if level in STREAMS:
-        sys.stderr.flush()
-        sys.stderr.buffer.write(text)
-        sys.stderr.buffer.flush()
+def write_guest_output(_worker: str, _level: str, text: bytes) -> None:
+    """The guest's own bytes, unchanged, and its log messages as lines."""
+    sys.stderr.flush()
+    sys.stderr.buffer.write(text)
+    sys.stderr.buffer.flush()

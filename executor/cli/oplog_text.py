@@ -107,7 +107,8 @@ def _summary(record: OplogRecord) -> str:
         case InvocationFinished():
             return _outcome(fields["outcome"])
         case Log():
-            return f"{entry.level:<6}  {_value(entry.text)}"
+            about = f"{_value(entry.context)}  " if entry.context else ""
+            return f"{entry.level:<6}  {about}{_value(entry.text)}"
         case _:
             return "  ".join(
                 f"{name} {value if isinstance(value, str) else _value(value)}"

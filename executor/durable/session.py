@@ -67,7 +67,7 @@ class Listener(Protocol):
     def on_full(self) -> None:
         """Too much of the worker waits to become durable: the guest is to wait as well."""
 
-    def on_output(self, level: str, text: bytes) -> None:
+    def on_output(self, line: Log) -> None:
         """A line of output was appended and is not yet committed; on the lane, under the worker's
         lock.
         """
@@ -322,8 +322,9 @@ class DurableSession:
         """
         return self.modes.begin or self.open_start or self.invocation_index
 
-    def log(self, level: str, text: bytes) -> None:
-        """One output write of the guest: a hint when live, the recorded one in replay.
+    def log(self, level: str, text: bytes, subject: str = "") -> None:
+        """One output write or log message of the guest: a hint when live, the recorded one in
+        replay.
 
         In replay the next unconsumed hint of the level is taken; only if none is left does the
         write try to drain the cursor, and while history remains it is dropped.
@@ -334,12 +335,12 @@ class DurableSession:
             self.go_live()
         at = self.wall_ns()
         try:
-            entry = Log(at=at, level=level, text=text.decode())
+            entry = Log(at=at, level=level, text=text.decode(), context=subject)
         except UnicodeDecodeError:
             entry = Log(at=at, level=level, text=text.decode(errors="replace"), octets=text)
         with self.writer.lock:
             self.writer.append(entry)
-            self.listener.on_output(level, text)
+            self.listener.on_output(entry)
         if self.writer.buffered_bytes >= FULL_BYTES:
             self.listener.on_full()
 

@@ -4,15 +4,17 @@ from typing import Final
 
 from executor.host.golem import api, rpc
 from executor.host.interface import InterfaceTable
-from executor.host.wasi import cli, clocks, filesystem, io, random, sockets
+from executor.host.wasi import cli, clocks, config, filesystem, io, logging, random, sockets
 
 INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *api.TABLES,
     *rpc.TABLES,
     *cli.TABLES,
     *clocks.TABLES,
+    *config.TABLES,
     *filesystem.TABLES,
     *io.TABLES,
+    *logging.TABLES,
     *random.TABLES,
     *sockets.TABLES,
 )

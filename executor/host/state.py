@@ -5,7 +5,7 @@ as the instance does. The session decides what is recorded; the state does not k
 the guest runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
 import msgspec
@@ -29,8 +29,10 @@ class Session(Protocol):
     worker: str
     """The worker's name."""
 
-    def log(self, level: str, text: bytes) -> None:
-        """One write of output, `level` being `stdout` or `stderr`; never blocks."""
+    def log(self, level: str, text: bytes, subject: str = "") -> None:
+        """One write of output, `level` being `stdout` or `stderr`, or one message of a level of
+        wasi:logging about a subject; never blocks.
+        """
 
     def leave(self, reason: Exited) -> NoReturn:
         """Makes the guest leave its instance, from within a host function."""
@@ -100,6 +102,7 @@ class HostState:
     __slots__ = (
         "arguments",
         "clock",
+        "config",
         "directory",
         "environment",
         "files",
@@ -128,5 +131,7 @@ class HostState:
         self.handles = HandleTable()
         self.clock = WorkerClock()
         self.identity = identity
+        self.config: Mapping[str, str] = {}
+        """Of wasi:config, once whoever makes the instance has set it."""
         self.directory: Directory = EmptyDirectory()
         """Of the store, once whoever makes the instance has set it."""

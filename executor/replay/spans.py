@@ -3,16 +3,16 @@
 A *cut* after entry i is legal if nothing is open there: a jump or revert that kept half of a pair
 would leave a call that nobody ends. A jump's own target may lie in a region, but not in a call.
 
-Pure, and incremental: entries are added in order, with those that jumps and reverts hide, since a
-later cut may bring them back. A jump or revert makes the state again what it was before its region.
+Pure, and incremental: what is open after a visible entry follows from the visible ones before it.
+Whatever hid others when that entry was the last one hides them still, or was itself undone by a
+revert that hides them. A cut may also lie right behind a jump or revert that counts.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
+from executor.replay.regions import HiddenRanges, Regions
 from oplog.entry import (
     BeginAtomicRegion,
     Cancelled,
@@ -21,8 +21,7 @@ from oplog.entry import (
     Entry,
     InvocationFinished,
     InvocationStarted,
-    Jump,
-    Revert,
+    Region,
     SetPersistenceLevel,
     Start,
 )
@@ -57,34 +56,23 @@ NOTHING: Final = Open()
 
 
 class Spans:
-    """Open spans after each entry of an oplog, or of its part from one invocation on."""
+    """What is open, entry by entry, in an oplog or its part from one invocation on."""
 
-    def __init__(self, entries: Iterable[tuple[int, Entry]] = ()) -> None:
-        self._indices: list[int] = []
-        self._states: list[Open] = []
-        self.last = 0
-        for index, entry in entries:
-            self.add(index, entry)
+    def __init__(self, regions: Regions) -> None:
+        self._split = HiddenRanges(
+            Region(region.first, region.last - 1) for region in regions.counted
+        )
+        """The entries after which a cut would keep a part of a hidden region; after its last one it
+        keeps the whole."""
+        self.now = NOTHING
+        """What is open after the last visible entry."""
 
-    def add(self, index: int, entry: Entry) -> None:
-        self.last = index
-        if isinstance(entry, Jump | Revert):
-            if isinstance(entry, Revert) or entry.subtree is None:
-                self._note(index, self.after(entry.region.first - 1))
-            return
-        now = self.after(index)
-        after = step(now, index, entry)
-        if after is not now:
-            self._note(index, after)
-
-    def _note(self, index: int, state: Open) -> None:
-        self._indices.append(index)
-        self._states.append(state)
-
-    def after(self, index: int) -> Open:
-        """What was open when entry `index` was the last one."""
-        at = bisect_right(self._indices, index) - 1
-        return NOTHING if at < 0 else self._states[at]
+    def add(self, index: int, entry: Entry) -> bool:
+        """Takes the next entry; whether it is one of those after which a cut may lie."""
+        if index in self._split:
+            return False
+        self.now = step(self.now, index, entry)
+        return True
 
 
 def step(now: Open, index: int, entry: Entry) -> Open:

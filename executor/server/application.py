@@ -63,6 +63,7 @@ async def deploy(shem: Executor, asked: wire.DeployRequest, listener: Listener) 
         host=asked.host,
         host_directory=asked.host_directory,
         limits=asked.limits,
+        config=asked.config,
     )
     return shapes.deployed_json(deployed)
 

@@ -86,6 +86,7 @@ class AskedExecutor:
             host=tuple(options.get("host", ())),
             host_directory=host_directory(options),
             limits=options.get("limits", {}),
+            config=options.get("config", {}),
         )
         answer = await self._ask("deploy", request, progress or ignore_text)
         return wire.record_of(answer, Deployed)

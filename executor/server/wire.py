@@ -72,6 +72,7 @@ class DeployRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     host_directory: str = ""
     """Where the one who asks imports its host functions from."""
     limits: dict[str, int] = {}
+    config: dict[str, str] = {}
 
 
 class SubmitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

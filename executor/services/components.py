@@ -57,6 +57,7 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """`MODULE:ATTR` of the embedder's host functions, looked up in `host_directory`."""
     host_directory: str = ""
     limits: dict[str, int] = {}
+    config: dict[str, str] = {}
 
     def options(self) -> bytes:
         """What has to be the same for two deployments to be one revision."""
@@ -68,6 +69,7 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 self.host,
                 self.host_directory if self.host else "",
                 sorted(self.limits.items()),
+                *([sorted(self.config.items())] if self.config else []),
             ]
         )
 

@@ -40,16 +40,15 @@ async def resolve(
 
 async def revert(loop: InvocationLoop, *, to: int | None, last: int | None, go_on: bool) -> Done:
     """Cuts a stopped worker back. Durable on return; `done` is false if nothing lies behind the
-    cut. Raises: UsageError naming the nearest legal cuts, StoreError.
+    cut. Raises: UsageError naming the nearest legal cuts, WorkerDeleted, StoreError.
     """
     worker = loop.worker
     try:
-        before = worker.writer.last_index
-        revert_worker(worker, to=to, last=last)
-        done = worker.writer.last_index > before
-        if done:
-            await worker.commit()
-            worker.trouble = None
+        with loop.kept_still():
+            done = await revert_worker(worker, to=to, last=last)
+            if done:
+                await worker.commit()
+                worker.trouble = None
     finally:
         worker.notify()
         if go_on:

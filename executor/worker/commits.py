@@ -1,5 +1,8 @@
 """Waiting in trio for what the committer writes, and the executor's words for its refusals."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import trio
 
 from executor.errors import StoreError
@@ -39,6 +42,15 @@ def store_error(error: OplogError, where: str) -> StoreError:
     kind, hint = refusal_words(error)
     text = f"no room to commit: {error}" if kind == "disk-full" else str(error)
     return StoreError(text, kind=kind, where=where, hint=hint)
+
+
+@contextmanager
+def store_errors(where: str) -> Iterator[None]:
+    """What the store refuses inside the block is raised in the executor's words."""
+    try:
+        yield
+    except OplogError as error:
+        raise store_error(error, where) from error
 
 
 def refusal_words(error: OplogError) -> tuple[str, str]:

@@ -1,17 +1,22 @@
 """Cuts of a worker's own oplog: rollback, jump, revert. Each hides a region and discards the
 instance; the next one is rebuilt from what is left.
 
-All functions are for the trio thread and read the committed oplog, so the instance has been left
-and what it appended is committed.
+Functions that are `async` are for the trio thread; the committed oplog is read on worker threads, a
+page at a time. The instance has been left, and what it appended is committed.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from executor.errors import UsageError
-from executor.replay.regions import HiddenRanges, Regions
+import trio
+
+from executor.errors import UsageError, WorkerDeleted
+from executor.replay.regions import Regions
 from executor.replay.spans import Open, Spans
-from executor.worker.entries import WorkerEntries
+from executor.worker.commits import store_error
+from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
+from executor.worker.status import Cuts, RevertedFold, Status, with_cut
 from executor.worker.worker import Worker
 from oplog.entry import (
     Decision,
@@ -23,14 +28,21 @@ from oplog.entry import (
     Region,
     Revert,
 )
+from oplog.errors import OplogCorruptError, OplogError
 
 QUIET: Final = (Decision, Error, PendingInvocation)
 """What may follow a rollback without anything having run since."""
 
 
-def committed_entries(entries: WorkerEntries, first: int) -> Iterator[tuple[int, Entry]]:
-    """Every committed entry from `first` on, a page at a time."""
-    while page := entries.page(first):
+def committed_entries(entries: WorkerEntries, first: int, last: int) -> Iterator[tuple[int, Entry]]:
+    """The committed entries from `first` to `last`, a page at a time. Blocks.
+
+    Raises: OplogCorruptError if they end before `last`.
+    """
+    while first <= last:
+        page = entries.page(first, min(last - first + 1, PAGE_ENTRIES))
+        if not page:
+            raise OplogCorruptError(f"entries {first} to {last} are missing: they were committed")
         yield from page
         first = page[-1][0] + 1
 
@@ -39,22 +51,35 @@ async def roll_back(worker: Worker) -> None:
     """Before an instance is made: closes what a crash, trap or interrupt left open in the current
     invocation, by one jump from the outermost begin. Durable on return.
 
-    Raises: StoreError.
+    Raises: StoreError, OplogCorruptError.
     """
     current = worker.status.current
     if current is None or not worker.status.marked:
         return
-    spans = Spans()
-    last: Entry | None = None
-    for index, entry in committed_entries(worker.entries, current.started_index):
+    begin = await trio.to_thread.run_sync(
+        open_begin,
+        worker.entries,
+        Regions(worker.status.cuts),
+        current.started_index,
+        worker.writer.committed_index,
+    )
+    if begin:
+        append_jump(worker, begin)
+        await worker.commit()
+
+
+def open_begin(entries: WorkerEntries, regions: Regions, first: int, last: int) -> int:
+    """The outermost begin that is open at the end; 0 if none is, or if it has just been jumped to.
+    Blocks.
+    """
+    spans = Spans(regions)
+    ran: Entry | None = None
+    for index, entry in committed_entries(entries, first, last):
         spans.add(index, entry)
         if not isinstance(entry, QUIET):
-            last = entry
-    begin = spans.after(spans.last).begin
-    if not begin or (isinstance(last, Jump) and last.region.first == begin + 1):
-        return
-    append_jump(worker, begin)
-    await worker.commit()
+            ran = entry
+    begin = spans.now.begin
+    return 0 if isinstance(ran, Jump) and ran.region.first == begin + 1 else begin
 
 
 def append_jump(worker: Worker, target: int) -> None:
@@ -65,7 +90,7 @@ def append_jump(worker: Worker, target: int) -> None:
         worker.append(Jump(at=at, region=region))
 
 
-def jump_refusal(worker: Worker, target: int) -> str | None:
+async def jump_refusal(worker: Worker, target: int) -> str | None:
     """Why the current invocation cannot go on from entry `target`, or None if it can."""
     current = worker.status.current
     first = 0 if current is None else current.started_index
@@ -74,86 +99,158 @@ def jump_refusal(worker: Worker, target: int) -> str | None:
     regions = Regions(worker.status.cuts)
     if target in regions.reverted or target in regions.jumped:
         return f"set-oplog-index: entry {target} is hidden: it was jumped over"
-    spans = Spans(committed_entries(worker.entries, first))
-    if spans.after(target).calls:
+    if await trio.to_thread.run_sync(calls_open, worker.entries, regions, first, target):
         return f"set-oplog-index: durable host calls are still in flight at entry {target}"
     return None
 
 
-def revert(worker: Worker, *, to: int | None, last: int | None) -> int:
-    """Orders a revert that keeps entries up to `to`, or all but the last `last` invocations.
+def calls_open(entries: WorkerEntries, regions: Regions, first: int, last: int) -> bool:
+    """Whether a call is in flight after entry `last`. Blocks."""
+    spans = Spans(regions)
+    for index, entry in committed_entries(entries, first, last):
+        spans.add(index, entry)
+    return bool(spans.now.calls)
 
-    Answers the index of the last entry that is kept. Raises: UsageError naming the nearest legal
-    cuts; then nothing is appended.
+
+# -- revert ----------------------------------------------------------------------------------------
+
+
+async def revert(worker: Worker, *, to: int | None, last: int | None) -> bool:
+    """Orders a revert that keeps entries up to `to`, or all but the last `last` invocations; False
+    if nothing lies behind the cut. Everything is committed and nothing runs the worker meanwhile;
+    what is accepted meanwhile stays accepted. Not durable.
+
+    Raises: UsageError naming the nearest legal cuts, WorkerDeleted, StoreError.
     """
-    history = list(committed_entries(worker.entries, 1))
-    regions = Regions(worker.status.cuts)
-    spans = Spans(history)
-    cut = before_last(worker, history, regions, last) if to is None else to
-    refuse_cut(worker, spans, split_by(regions), cut)
-    if cut == spans.last:
-        return cut
-    with worker.writer.lock:
-        index = worker.writer.last_index + 1
-        entry = Revert(
-            at=worker.services.sources.wall_ns(), region=Region(first=cut + 1, last=index)
-        )
-        worker.append_revert(entry, [*history, (index, entry)])
-    return cut
+    try:
+        tail = worker.writer.committed_index
+        cut = to if to is not None else await cut_before(worker, tail, last)
+        return await cut_after(worker, cut, tail)
+    except OplogError as error:
+        refuse_deleted(worker)
+        raise store_error(error, worker.name) from error
 
 
-def before_last(
-    worker: Worker, history: list[tuple[int, Entry]], regions: Regions, count: int | None
-) -> int:
-    """The cut before the last `count` visible invocations. Raises: UsageError."""
-    started = [
-        index
-        for index, entry in history
-        if isinstance(entry, InvocationStarted) and not regions.hides(index, entry)
-    ]
-    if count is None or not 1 <= count <= len(started):
+async def cut_after(worker: Worker, cut: int, tail: int) -> bool:
+    """As `revert`, at a given cut."""
+    if not 1 <= cut <= tail:
         raise UsageError(
-            f"the worker has {len(started)} invocations to revert",
-            where=worker.name,
-            hint="name the last entry to keep with --to, or fewer invocations with --last",
-        )
-    return started[-count] - 1
-
-
-def split_by(regions: Regions) -> HiddenRanges:
-    """The entries after which a cut would keep a part of a region; after its last one it keeps the
-    whole.
-    """
-    return HiddenRanges(
-        Region(first=region.first, last=region.last - 1)
-        for region in regions.counted
-        if region.first < region.last
-    )
-
-
-def refuse_cut(worker: Worker, spans: Spans, split: HiddenRanges, cut: int) -> None:
-    """Raises: UsageError unless the oplog may be cut after entry `cut`."""
-    if not 1 <= cut <= spans.last:
-        raise UsageError(
-            f"the oplog has entries 1 to {spans.last}, entry {cut} is not one of them",
+            f"the oplog has entries 1 to {tail}, entry {cut} is not one of them",
             where=worker.name,
             hint="see `shem oplog`",
         )
-    if is_legal(spans, split, cut):
-        return
-    why = "is hidden" if cut in split else open_text(spans.after(cut))
-    below = next((i for i in range(cut - 1, 0, -1) if is_legal(spans, split, i)), None)
-    above = next((i for i in range(cut + 1, spans.last) if is_legal(spans, split, i)), None)
-    nearest = " or ".join(str(i) for i in (below, above) if i is not None)
-    raise UsageError(
-        f"the oplog cannot be cut after entry {cut}: it {why}",
-        where=worker.name,
-        hint=f"the nearest entries after which it can be cut: {nearest}",
+    survey = Survey(worker.entries, worker.status.cuts, cut)
+    while True:
+        await trio.to_thread.run_sync(survey.read, worker.writer.committed_index)
+        survey.refuse(worker.name, tail)
+        if cut == tail:
+            return False
+        if append_revert(worker, survey):
+            return True
+        await worker.commit()
+
+
+def refuse_deleted(worker: Worker) -> None:
+    """Raises: WorkerDeleted."""
+    if worker.deleted:
+        raise WorkerDeleted("the worker was deleted meanwhile", where=worker.name)
+
+
+def append_revert(worker: Worker, survey: "Survey") -> bool:
+    """Orders the revert if the survey has come to the last entry. Raises: WorkerDeleted."""
+    writer = worker.writer
+    with writer.lock:
+        refuse_deleted(worker)
+        index = writer.last_index + 1
+        if survey.last != writer.last_index:
+            return False
+        entry = Revert(
+            at=worker.services.sources.wall_ns(), region=Region(first=survey.cut + 1, last=index)
+        )
+        worker.append_revert(entry, survey.finished(index, entry))
+    return True
+
+
+async def cut_before(worker: Worker, tail: int, count: int | None) -> int:
+    """The cut before the last `count` visible invocations. Raises: UsageError."""
+    regions = Regions(worker.status.cuts)
+    started, found = await trio.to_thread.run_sync(
+        last_started, worker.entries, regions, tail, count or 0
     )
+    if count is None or not 1 <= count <= found:
+        raise UsageError(
+            f"the worker has {found} invocations to revert",
+            where=worker.name,
+            hint="name the last entry to keep with --to, or fewer invocations with --last",
+        )
+    return started[0] - 1
 
 
-def is_legal(spans: Spans, split: HiddenRanges, cut: int) -> bool:
-    return cut not in split and spans.after(cut).legal
+def last_started(
+    entries: WorkerEntries, regions: Regions, tail: int, count: int
+) -> tuple[deque[int], int]:
+    """Where the last `count` visible invocations start, and how many there are in all. Blocks."""
+    started: deque[int] = deque(maxlen=max(count, 0))
+    found = 0
+    for index, entry in committed_entries(entries, 1, tail):
+        if isinstance(entry, InvocationStarted) and not regions.hides(index, entry):
+            started.append(index)
+            found += 1
+    return started, found
+
+
+class Survey:
+    """What a worker's whole oplog says of one cut, read a page at a time: whether it is legal, the
+    nearest ones that are, and the status that a revert to it leaves.
+    """
+
+    UNENDING: Final = 2**63
+    """Stands for the index of the revert, which is known last."""
+
+    def __init__(self, entries: WorkerEntries, cuts: Cuts, cut: int) -> None:
+        self.cut = cut
+        self.last = 0
+        self._entries = entries
+        self._cuts = cuts
+        self._spans = Spans(Regions(cuts))
+        whole = Revert(at=0, region=Region(first=cut + 1, last=self.UNENDING))
+        self._fold = RevertedFold(with_cut(cuts, self.UNENDING, whole))
+        self._at_cut: Open | None = None
+        """None if the entry is hidden."""
+        self._below = 0
+        self._above = 0
+
+    def read(self, last: int) -> None:
+        """Goes on up to entry `last`. Blocks; any thread, one at a time."""
+        for index, entry in committed_entries(self._entries, self.last + 1, last):
+            self.last = index
+            self._fold.add(index, entry)
+            if not self._spans.add(index, entry):
+                continue
+            now = self._spans.now
+            if index == self.cut:
+                self._at_cut = now
+            elif now.legal and index < self.cut:
+                self._below = index
+            elif now.legal and not self._above:
+                self._above = index
+
+    def refuse(self, worker: str, tail: int) -> None:
+        """Raises: UsageError unless the oplog may be cut there."""
+        if self._at_cut is not None and self._at_cut.legal:
+            return
+        why = "is hidden" if self._at_cut is None else open_text(self._at_cut)
+        nearest = [str(index) for index in (self._below, self._above) if 0 < index < tail]
+        raise UsageError(
+            f"the oplog cannot be cut after entry {self.cut}: it {why}",
+            where=worker,
+            hint=f"the nearest entries after which it can be cut: {' or '.join(nearest)}",
+        )
+
+    def finished(self, index: int, entry: Revert) -> Status:
+        """The status after the revert, which is entry `index`."""
+        self._fold.add(index, entry)
+        return self._fold.finished(with_cut(self._cuts, index, entry))
 
 
 def open_text(state: Open) -> str:

@@ -21,6 +21,8 @@ from oplog.payload import REFERENCE_BYTES
 from oplog.reader import Reader
 
 PAGE_ENTRIES: Final = 1_024
+PAGE_VALUE_BYTES: Final = 8 * 1024 * 1024
+"""So many bytes of large values end a page."""
 
 
 def resolved(entry: Entry, resolve: Callable[[Raw], Raw]) -> Entry:
@@ -58,12 +60,23 @@ class WorkerEntries:
         self._worker_id = worker_id
 
     def page(self, first: int, limit: int = PAGE_ENTRIES) -> list[tuple[int, Entry]]:
-        """Up to `limit` entries from index `first`. Raises: OplogCorruptError."""
-        resolve = self._reader.resolve
-        return [
-            (index, resolved(entry, resolve))
-            for index, entry in self._reader.read(self._worker_id, first, limit)
-        ]
+        """Up to `limit` entries from index `first`: fewer where large values fill the page, none
+        only behind the last. Raises: OplogCorruptError.
+        """
+        room = PAGE_VALUE_BYTES
+
+        def resolve(raw: Raw) -> Raw:
+            nonlocal room
+            value = self._reader.resolve(raw)
+            room -= len(value)
+            return value
+
+        page: list[tuple[int, Entry]] = []
+        for index, entry in self._reader.read(self._worker_id, first, limit):
+            page.append((index, resolved(entry, resolve)))
+            if room <= 0:
+                break
+        return page
 
     def one(self, index: int) -> Entry | None:
         """The entry at `index`, or None if it is not committed."""

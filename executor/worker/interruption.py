@@ -11,6 +11,7 @@ from typing import Final
 from executor.durable.session import WRITES_AWAITED_MAX_S
 from executor.errors import AlreadyExists, Busy, InvocationInterrupted, UnknownKey
 from executor.records import Done
+from executor.worker.commits import store_errors
 from executor.worker.loop import InvocationLoop
 from executor.worker.status import is_held_up
 from executor.worker.worker import Worker
@@ -26,19 +27,19 @@ async def interrupt(loop: InvocationLoop) -> Done:
     worker = loop.worker
     status = worker.status
     done = False
-    loop.held = True
     try:
-        if status.state in INTERRUPTIBLE and is_held_up(status):
-            await loop.stop(writes_awaited_s=WRITES_AWAITED_MAX_S)
-            with worker.writer.lock:
-                status = worker.status
-                done = not worker.deleted and status.state in INTERRUPTIBLE and is_held_up(status)
-                if done:
-                    worker.append(Interrupted(at=worker.services.sources.wall_ns()))
-            await worker.commit()
-            worker.deliver_output()
+        with loop.kept_still():
+            if status.state in INTERRUPTIBLE and is_held_up(status):
+                await loop.stop(writes_awaited_s=WRITES_AWAITED_MAX_S)
+                with worker.writer.lock, store_errors(worker.name):
+                    status = worker.status
+                    may_be = status.state in INTERRUPTIBLE and is_held_up(status)
+                    done = may_be and not worker.deleted
+                    if done:
+                        worker.append(Interrupted(at=worker.services.sources.wall_ns()))
+                await worker.commit()
+                worker.deliver_output()
     finally:
-        loop.held = False
         worker.notify()
         loop.start()  # for what came too late to be interrupted, and for what resumed it
     return answer(worker, done=done)
@@ -49,7 +50,7 @@ async def resume(loop: InvocationLoop, *, until_ended: bool) -> Done:
     is interrupted again. Raises: StoreError, and with `until_ended` what keeps it from running.
     """
     worker = loop.worker
-    with worker.writer.lock:
+    with worker.writer.lock, store_errors(worker.name):
         done = worker.status.state == "interrupted"
         if done:
             worker.append(Resumed(at=worker.services.sources.wall_ns()))
@@ -68,7 +69,7 @@ async def cancel(worker: Worker, key: str) -> Done:
     """Takes a key out of the queue; its outcome is `cancelled` from then on. Doing it again changes
     nothing. Raises: UnknownKey, Busy for a running key, AlreadyExists for a finished one.
     """
-    with worker.writer.lock:
+    with worker.writer.lock, store_errors(worker.name):
         state = worker.key_state(key)
         if state is None:
             raise UnknownKey(f"no invocation with key {key!r}", where=worker.name)

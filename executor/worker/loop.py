@@ -20,6 +20,8 @@ only thing that the next round starts from.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Final
 
@@ -104,8 +106,8 @@ class InvocationLoop:
         self._regaining = False
         """Whether somebody waits for room already."""
         self._closed = False
-        self.held = False
-        """Whether it is being interrupted: nothing starts it meanwhile."""
+        self._kept_still = 0
+        """How many owners' operations are under way during which nothing starts it."""
         worker.on_lost = self._on_lost
 
     # -- starting and stopping ------------------------------------------------------------------
@@ -114,11 +116,20 @@ class InvocationLoop:
         """Runs the loop, or wakes it, if there is work. Idempotent."""
         if self.running:
             self._wake.set()
-        elif self.has_work() and not self._closed and not self.held:
+        elif self.has_work() and not self._closed and not self._kept_still:
             self.running = True
             self._scope = trio.CancelScope()
             self._stopped = trio.Event()
             self.worker.services.nursery.start_soon(self._run)
+
+    @contextmanager
+    def kept_still(self) -> Iterator[None]:
+        """Nothing starts the loop inside the block. It has to be started afterwards."""
+        self._kept_still += 1
+        try:
+            yield
+        finally:
+            self._kept_still -= 1
 
     async def stop(self, *, writes_awaited_s: float) -> None:
         """Ends the loop and loses the instance, wherever it is. The oplog stays as it is."""
@@ -377,7 +388,7 @@ class InvocationLoop:
         worker = self.worker
         await self._lose_resident(writes_awaited_s=0)
         await worker.commit()
-        refusal = jump_refusal(worker, target)
+        refusal = await jump_refusal(worker, target)
         if refusal is not None:
             return await self._record(resident, Raised(GuestError(refusal, where=worker.name)))
         append_jump(worker, target)
@@ -400,12 +411,11 @@ class InvocationLoop:
     def _stand_still(self, error: BaseException) -> Verdict:
         """Nothing is appended; the worker's waiters hear why."""
         worker = self.worker
-        if isinstance(error, ShemError):
-            worker.trouble = error
-        else:
-            text = f"internal error: {type(error).__name__}: {error}"
-            worker.trouble = ShemError(text, where=worker.name)
-        worker.services.report(f"{worker.name}: {error}")
+        if not isinstance(error, ShemError):
+            text = str(error).removeprefix(f"{worker.name}: ")
+            error = ShemError(f"{type(error).__name__}: {text}", where=worker.name)
+        worker.trouble = error
+        worker.services.report(f"{worker.name}: {error.message}")
         worker.notify()
         return Verdict.STAND_STILL
 

@@ -69,6 +69,7 @@ async def make_resident(
         arguments=status.args,
         identity=identity(worker),
     )
+    state.config = status.config
     state.directory = StoreDirectory(services.store.engine)
     instance = Instance(
         revision.linker,
@@ -163,5 +164,5 @@ class WorldListener:
         instance.pause()
         self._worker.writer.on_drained(instance.resume)
 
-    def on_output(self, level: str, text: bytes) -> None:
-        self._worker.on_output(level, text)
+    def on_output(self, line: entries.Log) -> None:
+        self._worker.on_output(line)

@@ -18,6 +18,7 @@ from executor.errors import Uncertain, UsageError
 from executor.wasm.check import canonical_arguments
 from executor.wasm.plain import encode_result
 from executor.wasm.types import FuncType
+from executor.worker.commits import store_errors
 from executor.worker.worker import Worker
 from oplog.entry import ABSENT, Decision, End, Failure, InvocationFinished, Outcome, Raw, Start
 
@@ -76,7 +77,7 @@ def append_resolution(
     start_index = worker.status.decision[0]
     at = worker.services.sources.wall_ns()
     decision = Decision(at=at, start_index=start_index, choice=choice, value=response)
-    with worker.writer.lock:
+    with worker.writer.lock, store_errors(worker.name):
         worker.append(decision)
         if choice == "value":
             worker.append(End(at=at, start_index=start_index, response=response))

@@ -25,9 +25,10 @@ import msgspec
 
 from executor.replay.regions import Regions
 from executor.worker.entries import resolved
-from executor.worker.status import KeyState, Status, fold, fold_reverted, forgotten
+from executor.worker.status import KeyState, Status, fold, forgotten
 from oplog.engine import Engine, Row
 from oplog.entry import Entry
+from oplog.errors import OplogCorruptError
 from oplog.reader import decode_named, resolve
 
 SORTABLE_NAME_BYTES_MAX: Final = 400
@@ -112,12 +113,12 @@ class WorkerRows:
                 row_key = index_row(self.worker_id, pending_index)
                 self._queue_rows[pending_index] = Row(table="pending", key=row_key, value=None)
 
-    def revert(self, index: int, history: Iterable[tuple[int, Entry]]) -> None:
-        """Takes up the status that the revert at `index`, the last entry of `history`, leaves."""
-        assert self.status.last_index < index
-        size = self.status.bytes
-        self.status = fold_reverted(history)
-        self.status.bytes = size
+    def revert(self, status: Status) -> None:
+        """Takes up the status that a revert leaves, whose entry is the last one."""
+        assert self.status.last_index < status.last_index
+        status.bytes = self.status.bytes
+        self.status = status
+        index = status.last_index
         self._dirty = True
         current = self.status.current
         reverted = Regions(self.status.cuts).reverted
@@ -202,7 +203,12 @@ class WorkerRows:
 
 def read_key_state(engine: Engine, worker_id: bytes, key: str) -> KeyState | None:
     raw = engine.read_row("results", key_row(worker_id, key))
-    return None if raw is None else decode_key_state(raw)
+    try:
+        return None if raw is None else decode_key_state(raw)
+    except msgspec.MsgspecError as error:
+        raise OplogCorruptError(
+            f"worker {worker_id.hex()}: a key's row is damaged: {error}"
+        ) from error
 
 
 def read_known_key(engine: Engine, worker_id: bytes, status: Status, key: str) -> KeyState | None:
@@ -213,15 +219,25 @@ def read_known_key(engine: Engine, worker_id: bytes, status: Status, key: str) -
     return None if forgotten(state, Regions(status.cuts).reverted) else state
 
 
+def read_checkpoint(engine: Engine, worker_id: bytes) -> Status | None:
+    """The status as of the last commit that wrote rows. Raises: OplogCorruptError."""
+    raw = engine.read_row("workers", worker_id)
+    try:
+        return None if raw is None else decode_status(raw)
+    except msgspec.MsgspecError as error:
+        raise OplogCorruptError(
+            f"worker {worker_id.hex()}: its status is damaged: {error}"
+        ) from error
+
+
 def read_status(engine: Engine, worker_id: bytes) -> Status | None:
     """The status as of the last committed entry: the checkpoint, and the fold of what follows.
 
     Raises: OplogCorruptError.
     """
-    raw = engine.read_row("workers", worker_id)
-    if raw is None:
+    status = read_checkpoint(engine, worker_id)
+    if status is None:
         return None
-    status = decode_status(raw)
     while tail := engine.read_entries(worker_id, status.last_index + 1, CHECKPOINT_LAG_ENTRIES_MAX):
         for index, encoded in tail:
             entry = decode_named(worker_id, index, encoded)

@@ -10,7 +10,6 @@ The eight states: idle, running (an invocation started and has not finished, whe
 process has it), suspended, interrupted, retrying, uncertain, failed, exited.
 """
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, Literal
 
@@ -89,6 +88,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     env: dict[str, str] = {}
     args: tuple[str, ...] = ()
     limits: dict[str, int] = {}
+    config: dict[str, str] = {}
     created_at: int = 0
     state: State = "idle"
     last_index: int = 0
@@ -207,30 +207,32 @@ def fold_cancelled(status: Status, index: int, entry: CancelPendingInvocation) -
     return Change(cancelled, queued=False)
 
 
-def fold_reverted(history: Iterable[tuple[int, Entry]]) -> Status:
-    """The status after a revert: the fold of what it leaves, from the first entry on.
+class RevertedFold:
+    """The status that a revert leaves: the fold of what it leaves, from the first entry on.
 
-    `history` is the whole oplog, the revert last. An invocation that the revert hides has taken its
-    pending entry out of the queue for good. Keys that were started inside are unknown again
-    (`forgotten`); attempts are counted anew.
+    An invocation that a revert hides has taken its pending entry out of the queue for good. Keys
+    that were started inside are unknown again (`forgotten`); attempts are counted anew.
     """
-    entries = list(history)
-    cuts: Cuts = []
-    for index, entry in entries:
-        if isinstance(entry, Jump | Revert):
-            cuts = with_cut(cuts, index, entry)
-    regions = Regions(cuts)
-    status = Status()
-    for index, entry in entries:
+
+    def __init__(self, cuts: Cuts) -> None:
+        """`cuts`: those that count once the revert does."""
+        self._regions = Regions(cuts)
+        self.status = Status()
+
+    def add(self, index: int, entry: Entry) -> None:
+        regions = self._regions
         if index in regions.reverted and regions.hides(index, entry):
-            status.last_index = index
+            self.status.last_index = index
             if isinstance(entry, InvocationStarted):
-                status.pending -= 1
+                self.status.pending -= 1
         else:
-            fold(status, index, entry)
-    status.cuts = cuts
-    status.attempts = {}
-    return status
+            fold(self.status, index, entry)
+
+    def finished(self, cuts: Cuts) -> Status:
+        """The status; `cuts` as above, now that the revert's own index is known."""
+        self.status.cuts = cuts
+        self.status.attempts = {}
+        return self.status
 
 
 def with_cut(cuts: Cuts, index: int, cut: Jump | Revert) -> Cuts:
@@ -269,6 +271,7 @@ def fold_create(status: Status, entry: Create) -> None:
     status.env = entry.env
     status.args = entry.args
     status.limits = entry.limits
+    status.config = entry.config
     status.created_at = entry.at
 
 

@@ -31,9 +31,9 @@ from executor.errors import (
 from executor.services.files import FileTree
 from executor.sources import Sources
 from executor.wasm.lane import Lanes
-from executor.worker.commits import store_error
+from executor.worker.commits import store_error, store_errors
 from executor.worker.entries import WorkerEntries
-from executor.worker.output import read_output
+from executor.worker.output import output_text, read_output
 from executor.worker.revision import Revision, Revisions
 from executor.worker.room import RoomProbe
 from executor.worker.rows import WorkerRows, read_key_state, read_queue, read_status
@@ -45,6 +45,7 @@ from oplog.entry import (
     Entry,
     Failure,
     InvocationFinished,
+    Log,
     Outcome,
     PendingInvocation,
     Raw,
@@ -60,7 +61,8 @@ OUTPUT_COMMIT_S: Final = 0.05
 """A line of output asks for a commit within this time."""
 
 OnOutput = Callable[[str, str, bytes], None]
-"""`on_output(worker, level, text)`: committed output, on the trio thread."""
+"""`on_output(worker, level, text)`: committed output, on the trio thread. A message of wasi:logging
+is a whole line, as it is shown among what was written to stderr."""
 
 
 class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +105,7 @@ class Worker:
         """Why the worker does not run although it has work: a divergence, or no room."""
         self._news = trio.Event()
         self._arguments: dict[str, tuple[str, Raw]] = {}
-        self._output: list[tuple[int, str, bytes]] = []
+        self._output: list[tuple[int, Log]] = []
         self._output_due = False
         self._last_finished: tuple[int, InvocationFinished | None] = (0, None)
         self.rows: WorkerRows
@@ -162,15 +164,14 @@ class Worker:
                 self._last_finished = index, entry
             return index
 
-    def append_revert(self, entry: Revert, history: Sequence[tuple[int, Entry]]) -> int:
-        """Orders a revert, the last entry of `history`, which is the whole oplog. Not durable."""
+    @trio.lowlevel.enable_ki_protection
+    def append_revert(self, entry: Revert, status: Status) -> None:
+        """Orders a revert, which leaves `status`. Not durable."""
         writer = self.writer
         with writer.lock:
-            index = writer.append(entry)
-            self.rows.absorb(index - 1)
-            self.rows.revert(index, history)
+            self.rows.absorb(writer.append(entry) - 1)
+            self.rows.revert(status)
             self._last_finished = (0, None)
-            return index
 
     async def commit(self) -> None:
         """Everything appended so far is durable on return. Raises: StoreError."""
@@ -229,18 +230,14 @@ class Worker:
                     where=self.name,
                     hint="try again in a moment",
                 )
-            if self.status.state == "interrupted":
-                self.append(Resumed(at=self.services.sources.wall_ns()))
-            self._append_pending(key, function, arguments)
+            at = self.services.sources.wall_ns()
+            entry = PendingInvocation(at=at, key=key, function=function, arguments=arguments)
+            with store_errors(self.name):
+                if self.status.state == "interrupted":
+                    self.append(Resumed(at=at))
+                self.append(entry)
         self._arguments[key] = function, arguments
         return True
-
-    def _append_pending(self, key: str, function: str, arguments: Raw) -> None:
-        at = self.services.sources.wall_ns()
-        try:
-            self.append(PendingInvocation(at=at, key=key, function=function, arguments=arguments))
-        except OplogError as error:
-            raise store_error(error, self.name) from error
 
     def next_key(self) -> str | None:
         """The key that waits longest."""
@@ -283,7 +280,9 @@ class Worker:
             if self.trouble is not None:
                 raise self.trouble_of(key)
             if self.failure_committed and not state.finished_index:
-                raise self.previous_failed()
+                refusal = self.previous_failed()
+                await self.read_stderr(refusal)
+                raise refusal
             if self.question_committed:
                 raise self.uncertain()
             if self.status.state == "interrupted" and not self.unsaved:
@@ -349,17 +348,20 @@ class Worker:
         news.set()
 
     def previous_failed(self) -> PreviousFailed:
-        """Why this worker takes and runs nothing more."""
+        """Why this worker takes and runs nothing more; without what it wrote then."""
         error = self.status.last_error
         text = f"an earlier invocation failed: {error.message if error else 'no text'}"
         if self.status.state == "exited":
             text = "the worker exited in an earlier invocation"
         hint = f"shem revert {self.name} --last 1, delete the worker, or use another"
-        refusal = PreviousFailed(text, where=self.name, hint=hint)
+        return PreviousFailed(text, where=self.name, hint=hint)
+
+    async def read_stderr(self, refusal: PreviousFailed) -> None:
+        """Adds to the refusal what the failed invocation wrote to its stderr."""
         failed = self.key_state(self.status.failed_key)
         if failed is not None and failed.logs:
-            refusal.stderr = read_output(self.entries, failed)[1]
-        return refusal
+            output = await trio.to_thread.run_sync(read_output, self.entries, failed)
+            refusal.stderr = output[1]
 
     def uncertain(self) -> Uncertain:
         """What the worker waits for."""
@@ -375,12 +377,12 @@ class Worker:
 
     # -- what the session tells ----------------------------------------------------------------
 
-    def on_output(self, level: str, text: bytes) -> None:
+    def on_output(self, line: Log) -> None:
         """On the lane, under the worker's lock: a line of output was appended."""
         current = self.status.current
         if current is not None:
             current.logs = True
-        self._output.append((self.writer.last_index, level, text))
+        self._output.append((self.writer.last_index, line))
         if not self._output_due:
             self._output_due = True
             self.services.inbox.post(self.services.nursery.start_soon, self._commit_output)
@@ -400,9 +402,9 @@ class Worker:
             committed = self.writer.committed_index
             ready = [line for line in self._output if line[0] <= committed]
             del self._output[: len(ready)]
-        for _, level, text in ready:
+        for _, line in ready:
             try:
-                self.services.on_output(self.name, level, text)
+                self.services.on_output(self.name, line.level, output_text(line))
             except Exception as error:
                 self.services.report(f"{self.name}: nobody takes its output: {error}")
 

@@ -6,6 +6,7 @@ Only workers that somebody named or that have work are in memory; everything els
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Final
 from weakref import WeakValueDictionary
 
 import trio
@@ -22,7 +23,7 @@ from executor.errors import (
 from executor.records import Done, NewWorker
 from executor.services.components import check_surroundings, read_component, read_revision
 from executor.wasm.types import FuncType
-from executor.worker.commits import store_error, submit
+from executor.worker.commits import store_errors, submit
 from executor.worker.loop import InvocationLoop
 from executor.worker.reader import StoreReader, worker_parts
 from executor.worker.rows import delete_rows, read_status, read_worker_id
@@ -30,7 +31,9 @@ from executor.worker.status import Status
 from executor.worker.worker import Worker, WorkerServices
 from oplog.engine import Batch
 from oplog.entry import Create
-from oplog.errors import OplogError
+
+TAKEN_UP_AT_ONCE: Final = 1_000
+"""Rows of the index that are read at once."""
 
 
 class Workers:
@@ -47,24 +50,25 @@ class Workers:
     def exports(self, name: str) -> Mapping[str, FuncType]:
         """The exported functions of the worker's revision, the latest one if it is a new worker.
 
-        Raises: UsageError, ComponentNotFound.
+        Raises: UsageError, ComponentNotFound, StoreError.
         """
         component, _ = worker_parts(name)
-        engine = self._services.store.engine
         loop = self._loops.get(name)
+        with store_errors(name):
+            found = None if loop is not None else self._read(name)
         if loop is not None:
-            status: Status | None = loop.worker.status
+            revision = loop.worker.status.revision
+        elif found is not None:
+            revision = found[1].revision
         else:
-            worker_id = read_worker_id(engine, name)
-            status = None if worker_id is None else read_status(engine, worker_id)
-        known = status or read_component(engine, component)
-        return self._reader.exports(component, known.revision)
+            revision = read_component(self._services.store.engine, component).revision
+        return self._reader.exports(component, revision)
 
     async def named(self, name: str, new: NewWorker) -> InvocationLoop:
         """The worker of that name, created if there is none (durable with its first commit).
 
         Raises: AlreadyExists if it exists with another environment or other arguments,
-        ComponentNotFound.
+        ComponentNotFound, StoreError.
         """
         loop = self._known(name)
         env, args = new.get("env"), new.get("args")
@@ -78,7 +82,7 @@ class Workers:
         return loop
 
     async def loop(self, name: str) -> InvocationLoop:
-        """Raises: WorkerNotFound."""
+        """Raises: WorkerNotFound, WorkerDeleted, StoreError."""
         loop = self._known(name)
         if loop is None:
             raise WorkerNotFound(f"no worker {name!r}", where="store", hint="see `shem workers`")
@@ -122,12 +126,16 @@ class Workers:
             if isinstance(loop.worker.trouble, HostBindingError) and not loop.running:
                 loop.worker.trouble = None  # what could not be imported may be there by now
             return loop
+        with store_errors(name):
+            found = self._read(name)
+            return None if found is None else self._hold(Worker(self._services, *found))
+
+    def _read(self, name: str) -> tuple[bytes, Status] | None:
+        """What is committed of the worker. Raises: OplogCorruptError."""
         engine = self._services.store.engine
         worker_id = read_worker_id(engine, name)
         status = None if worker_id is None else read_status(engine, worker_id)
-        if worker_id is None or status is None:
-            return None
-        return self._hold(Worker(self._services, worker_id, status))
+        return None if worker_id is None or status is None else (worker_id, status)
 
     def _create(self, name: str, env: dict[str, str], args: tuple[str, ...]) -> InvocationLoop:
         check_surroundings(name, env, args)
@@ -147,12 +155,11 @@ class Workers:
             revision=component.revision,
             env=env,
             args=args,
+            config=revision.config,
             limits=revision.limits,
         )
-        try:
+        with store_errors(name):
             worker.create(create)
-        except OplogError as error:
-            raise store_error(error, name) from error
         return self._hold(worker)
 
     def _hold(self, worker: Worker) -> InvocationLoop:
@@ -163,24 +170,27 @@ class Workers:
 
     # -- all of them ---------------------------------------------------------------------------
 
-    def take_up_all(self) -> None:
-        """Starts every worker with pending work, from the index; a bad one is reported."""
+    async def take_up_all(self) -> None:
+        """Starts every worker with pending work, from the index; a bad one is reported. Others get
+        their turn in between, however many there are.
+        """
         engine = self._services.store.engine
         after: bytes | None = None
-        while page := engine.read_rows("worker_index", prefix=b"w", after=after, limit=1_000):
+        while page := await trio.to_thread.run_sync(
+            engine.read_rows, "worker_index", b"w", after, TAKEN_UP_AT_ONCE
+        ):
             for key, _ in page:
                 self._take_up(key[1:])
+                await trio.lowlevel.checkpoint()
             after = page[-1][0]
 
     def _take_up(self, worker_id: bytes) -> None:
         try:
             status = read_status(self._services.store.engine, worker_id)
-            loop = None if status is None else self._known(status.name)
+            if status is not None:
+                self.take_up(status.name)
         except Exception as error:
             self._services.report(f"worker {worker_id.hex()} is skipped: {error}")
-            return
-        if loop is not None:
-            loop.start()
 
     def troubles(self) -> list[ShemError]:
         """Why workers with work stand still."""

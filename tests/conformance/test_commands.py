@@ -47,16 +47,16 @@ def test_a_command_does_what_it_does_on_wasmtime(tmp_path, end):
     said = SAID + f"argument {end}\nA=b=c\nB=\n".encode()
 
     async def run():
-        reference = await on_wasmtime(command)
-        assert (reference.exit_code, reference.stdout) == (ENDS[end].exit_code, said)
         async with Executor.open(tmp_path) as shem:
-            await deploy(shem, "command", command)
-            live = await on_shem(shem, "command/w", command)
+            component = await deploy(shem, "command", command)
+            reference = await on_wasmtime(command, component.id)
+            assert (reference.exit_code, reference.stdout) == (ENDS[end].exit_code, said)
+            live = await on_shem(shem, "command", command)
             assert (live.exit_code, live.stdout) == (ENDS[end].exit_code, said)
             assert live.stderr.startswith(ENDS[end].stderr)
             assert (await shem.replay("command/w")).divergence is None
             assert (await shem.crash("command/w")).divergence is None
-            assert await after_cut(shem, "command/w") == live
+            assert await after_cut(shem, "command") == live
 
     trio.run(run)
 

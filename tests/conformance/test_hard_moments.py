@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from executor import Ok, Transient, host_function
 from executor import executor as executor_module
-from executor.errors import GuestTrap, PreviousFailed, StoreError
+from executor.errors import GuestTrap, PreviousFailed, ShemError, StoreError
 from executor.wasm.lane import Lanes
 from executor.worker.rows import read_worker_id
 from oplog.entry import End, Error, InvocationFinished, InvocationStarted, Start
@@ -305,6 +305,27 @@ def test_a_crash_without_going_on_leaves_the_worker_to_whoever_names_it_next():
             assert (await shem.wait("relay/w", "k")).value == Ok("a!")
 
     run_apart(case)
+
+
+# -- what must not happen ----------------------------------------------------------------------
+
+
+def test_a_broken_invariant_is_told_once_and_names_the_worker_once():
+    async def case():
+        engine, reports = LastingEngine(), []
+        async with deployed(guests.ADDER, "adder", engine, report=reports.append) as shem:
+            await shem.submit("adder/w", "add", [1], key="k", run=False)
+            worker = (await shem._workers.loop("adder/w")).worker
+            worker._arguments.clear()
+            worker.rows.queue["k"] = 1  # which is no pending invocation
+            with pytest.raises(ShemError) as told:
+                await shem.wait("adder/w", "k")
+        sentence = "InternalError: the pending entry of key 'k' is missing"
+        assert (told.value.kind, told.value.message) == ("internal", sentence)
+        assert told.value.where == "adder/w"
+        assert reports == [f"adder/w: {sentence}"]
+
+    run(case)
 
 
 # -- a failure before it is committed ----------------------------------------------------------

@@ -13,6 +13,7 @@ from oplog.errors import OplogCorruptError, OplogError, OplogFullError
 from tests.support import guests
 from tests.support.engines import Hold
 from tests.support.executors import (
+    FullEngine,
     LastingEngine,
     SlowClosing,
     check_rows,
@@ -27,23 +28,6 @@ from tests.support.programs import Gate, echo
 SOON_S = 5
 """Long enough for anything that does not wait for what a test holds back."""
 NO_ROOM = "no room to commit: the disk is full"
-
-
-class FullEngine(LastingEngine):
-    """Has no room for what is written while `full`; a probe finds room once it is not."""
-
-    def __init__(self):
-        super().__init__(on_write=self._refused)
-        self.full = False
-        self.probes = 0
-
-    def _refused(self, batches):
-        return [OplogFullError("the disk is full")] * len(batches) if self.full else None
-
-    def probe(self):
-        self.probes += 1
-        if self.full:
-            raise OplogFullError("the disk is full")
 
 
 @pytest.fixture(autouse=True)

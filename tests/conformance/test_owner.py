@@ -9,12 +9,24 @@ from executor.errors import (
     InvocationCancelled,
     InvocationInterrupted,
     KeyConflict,
+    StoreError,
     UnknownKey,
 )
 from executor.wasm.values import Ok
+from executor.worker.rows import read_worker_id
 from oplog.entry import CancelPendingInvocation, Interrupted, InvocationFinished, Resumed
 from tests.support import guests
-from tests.support.executors import LastingEngine, deployed, kinds, opened, run, worker_entries
+from tests.support.executors import (
+    FullEngine,
+    LastingEngine,
+    check_rows,
+    deployed,
+    kinds,
+    opened,
+    run,
+    until,
+    worker_entries,
+)
 from tests.support.programs import Gate, echo
 
 
@@ -143,5 +155,34 @@ def test_cancelling_all_that_an_interrupted_worker_had_leaves_it_idle():
             done = await shem.cancel("adder/w", "k")
             assert (done.done, done.status) == (True, "idle")
             assert await shem.invoke("adder/w", "add", [1]) == 1
+
+    run(case)
+
+
+@pytest.mark.parametrize("asked", ["interrupt", "cancel", "revert", "submit"])
+def test_what_is_asked_for_on_a_full_disk_is_refused_in_the_words_of_the_executor(asked):
+    async def case():
+        engine = FullEngine()
+        gate = Gate("read-remote")
+        async with deployed(engine=engine, host=[gate.call]) as shem:
+            for key in ("k1", "k2"):
+                await shem.submit("relay/w", "relay", [key], key=key)
+            await gate.entered.wait()
+            engine.full = True
+            with pytest.raises(StoreError):
+                await shem.submit("relay/w", "relay", ["c"], key="k3")
+            owner = {
+                "interrupt": lambda: shem.interrupt("relay/w"),
+                "cancel": lambda: shem.cancel("relay/w", "k2"),
+                "revert": lambda: shem.revert("relay/w", to=2),
+                "submit": lambda: shem.submit("relay/w", "relay", ["d"], key="k4"),
+            }
+            with pytest.raises(StoreError) as refused:
+                await owner[asked]()
+            assert (refused.value.kind, refused.value.where) == ("disk-full", "relay/w")
+            engine.full = False
+            gate.go.set()
+            await until(lambda: kinds(engine, "relay/w").count(InvocationFinished) == 2)
+        check_rows(engine, read_worker_id(engine, "relay/w"))
 
     run(case)

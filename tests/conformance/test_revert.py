@@ -1,9 +1,18 @@
 """Reverting a worker: legal cuts, forgotten keys, and what stays."""
 
+import threading
+
 import pytest
 import trio
 
-from executor.errors import GuestTrap, KeyConflict, PreviousFailed, UnknownKey, UsageError
+from executor.errors import (
+    GuestTrap,
+    KeyConflict,
+    PreviousFailed,
+    UnknownKey,
+    UsageError,
+    WorkerDeleted,
+)
 from executor.worker.rows import read_worker_id
 from oplog.entry import (
     BeginAtomicRegion,
@@ -239,5 +248,97 @@ def test_what_began_right_after_a_revert_can_be_reverted_as_well():
             assert await shem.invoke(WORKER, "total") == 1
             assert (await shem.replay(WORKER)).divergence is None
         check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+class SlowlyRead(LastingEngine):
+    """Keeps who reads how much, and lets something else happen in the middle of a reading."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = []
+        self.asked = trio.Event()
+        self.go = threading.Event()
+        self.go.set()
+        self.token = None
+        self.trio_thread = threading.get_ident()
+
+    def read_entries(self, worker_id, first, limit):
+        page = super().read_entries(worker_id, first, limit)
+        self.reads.append((threading.get_ident(), len(page)))
+        if not self.go.is_set() and threading.get_ident() != self.trio_thread:
+            self.token.run_sync_soon(self.asked.set)
+            assert self.go.wait(10)
+        return page
+
+    def hold(self):
+        self.token = trio.lowlevel.current_trio_token()
+        self.asked = trio.Event()
+        self.go.clear()
+
+
+def test_a_revert_reads_the_oplog_a_page_at_a_time_and_not_on_the_trio_thread():
+    async def case():
+        engine = SlowlyRead()
+        async with rules(engine, RulesPeer()) as shem:
+            await three(shem)
+            await shem.invoke(WORKER, "run", ["l." * 1_200])
+            engine.reads.clear()
+            await shem.revert(WORKER, last=2)
+            assert engine.trio_thread not in {thread for thread, _ in engine.reads}
+            assert max(count for _, count in engine.reads) == 1_024
+            read = sum(count for _, count in engine.reads)
+            entries = len(worker_entries(engine, WORKER)) - 1
+            assert entries > 2 * 1_024
+            assert read == 2 * entries  # once for the cut, once for the status that it leaves
+            assert await shem.invoke(WORKER, "total") == 12
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_what_is_accepted_while_a_revert_reads_stays_accepted_and_runs_behind_it():
+    async def case():
+        engine = SlowlyRead()
+        async with rules(engine, RulesPeer()) as shem:
+            await three(shem)
+            engine.hold()
+            async with trio.open_nursery() as nursery:
+
+                async def revert():
+                    assert (await shem.revert(WORKER, last=2)).done
+
+                nursery.start_soon(revert)
+                await engine.asked.wait()
+                await shem.submit(WORKER, "run", ["w9"], key="k9")
+                assert (await shem.interrupt(WORKER)).done
+                await shem.resume(WORKER)
+                engine.go.set()
+            assert (await shem.wait(WORKER, "k9")).value == 19
+            assert (await shem.replay(WORKER)).divergence is None
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_revert_of_a_worker_that_is_deleted_meanwhile_says_so():
+    async def case():
+        engine = SlowlyRead()
+        async with rules(engine, RulesPeer()) as shem:
+            await three(shem)
+            engine.hold()
+            async with trio.open_nursery() as nursery:
+
+                async def revert():
+                    with pytest.raises(WorkerDeleted):
+                        await shem.revert(WORKER, last=2)
+
+                nursery.start_soon(revert)
+                await engine.asked.wait()
+                await shem.delete(WORKER)
+                engine.go.set()
+            assert await shem.invoke(WORKER, "total") == 0
+        assert not engine.read_entries(read_worker_id(engine, WORKER), 7, 9)
 
     run(case)

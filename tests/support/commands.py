@@ -9,25 +9,23 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import trio
 
+from executor.errors import UsageError
 from executor.executor import Executor
-from executor.records import InitialFile, Invocation
+from executor.records import Deployed, InitialFile, Invocation
 from executor.wasm.values import Err
 from oplog.entry import Exited, InvocationFinished, InvocationStarted, Log
 from tests.support.wasmtime_command import NOT_LINKED, TRAPPED
 
 TIMEOUT_S = 60
-OWN_VARIABLES = {
-    "GOLEM_WORKER_NAME": "w",
-    "GOLEM_COMPONENT_ID": "00000000-0000-0000-0000-000000000000",
-    "GOLEM_COMPONENT_VERSION": "0",
-}
-"""What the executor adds to the environment of every worker."""
+WORKER = "w"
+"""The name of the worker that runs a command: it sees it."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -52,12 +50,21 @@ class Hangs(Exception):
     """The command did not end in time."""
 
 
-async def on_wasmtime(command: Command, *, timeout_s: float = TIMEOUT_S) -> Ended:
-    """In a process of its own, on a copy of its files. Raises: NotLinked, Hangs."""
+async def on_wasmtime(
+    command: Command, component_id: str, *, timeout_s: float = TIMEOUT_S
+) -> Ended:
+    """In a process of its own, on a copy of its files, as if it were the first revision of a
+    component here. Raises: NotLinked, Hangs.
+    """
+    own = {
+        "GOLEM_WORKER_NAME": WORKER,
+        "GOLEM_COMPONENT_ID": component_id,
+        "GOLEM_COMPONENT_VERSION": "0",
+    }
     with tempfile.TemporaryDirectory() as folder:
         root = own_root(command, Path(folder))
         asked = [sys.executable, "-m", "tests.support.wasmtime_command", "--root", str(root)]
-        for name, value in (command.env | OWN_VARIABLES).items():
+        for name, value in (command.env | own).items():
             asked += ["--env", f"{name}={value}"]
         asked += ["--", str(command.wasm), *command.args]
         done = None
@@ -82,9 +89,10 @@ def own_root(command: Command, folder: Path) -> Path:
     return root
 
 
-async def deploy(shem: Executor, name: str, command: Command) -> None:
+async def deploy(shem: Executor, name: str, command: Command) -> Deployed:
     files = () if command.root is None else tuple(initial_files(command.root))
-    await shem.deploy(command.wasm.read_bytes(), name=name, files=files, env=dict(command.env))
+    wasm = command.wasm.read_bytes()
+    return await shem.deploy(wasm, name=name, files=files, env=dict(command.env))
 
 
 def initial_files(root: Path) -> list[InitialFile]:
@@ -96,24 +104,30 @@ def initial_files(root: Path) -> list[InitialFile]:
 
 
 async def on_shem(
-    shem: Executor, worker: str, command: Command, *, timeout_s: float = TIMEOUT_S
+    shem: Executor, component: str, command: Command, *, timeout_s: float = TIMEOUT_S
 ) -> Ended:
-    """A first run of a deployed command. Raises: Hangs."""
+    """A first run of a deployed command, by its worker. Raises: Hangs."""
+    worker = f"{component}/{WORKER}"
     accepted = await shem.submit(worker, "run", args=command.args)
     done = await shem.wait(worker, accepted.key, timeout_s=timeout_s)
     return await ended(shem, done, timeout_s)
 
 
-async def after_cut(shem: Executor, worker: str, *, timeout_s: float = TIMEOUT_S) -> Ended:
-    """The last run again, from right before its outcome: what it had done is replayed.
-
-    Raises: Hangs, Divergence.
+async def after_cut(shem: Executor, component: str, *, timeout_s: float = TIMEOUT_S) -> Ended:
+    """The last run again, from the last entry before its outcome where an oplog can be cut: what it
+    had done is replayed. Raises: Hangs, Divergence.
     """
+    worker = f"{component}/{WORKER}"
     visible = [record async for record in shem.oplog(worker) if not record.hidden]
-    started = [one.entry for one in visible if isinstance(one.entry, InvocationStarted)][-1]
-    kept = [one.index for one in visible if not isinstance(one.entry, InvocationFinished | Exited)]
-    await shem.revert(worker, to=kept[-1])
-    return await ended(shem, await shem.wait(worker, started.key, timeout_s=timeout_s), timeout_s)
+    started = [one for one in visible if isinstance(one.entry, InvocationStarted)][-1]
+    for one in reversed(visible):
+        if isinstance(one.entry, InvocationFinished | Exited):
+            continue
+        with suppress(UsageError):  # it lies inside a call that trapped
+            await shem.revert(worker, to=one.index)
+            break
+    done = await shem.wait(worker, started.entry.key, timeout_s=timeout_s)
+    return await ended(shem, done, timeout_s)
 
 
 async def ended(shem: Executor, done: Invocation, timeout_s: float) -> Ended:

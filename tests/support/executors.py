@@ -35,10 +35,18 @@ from executor.worker.rows import (
     state_row,
     work_row,
 )
-from executor.worker.status import KeyState, Status, fold, fold_reverted, forgotten
+from executor.worker.status import KeyState, RevertedFold, Status, fold, forgotten, with_cut
 from guests import recipes
 from oplog.engine import Batch, Engine, Row
-from oplog.entry import Entry, InvocationStarted, PendingInvocation, Revert
+from oplog.entry import (
+    CancelPendingInvocation,
+    Entry,
+    InvocationStarted,
+    Jump,
+    PendingInvocation,
+    Revert,
+)
+from oplog.errors import OplogFullError
 from oplog.memory_engine import MemoryEngine
 from oplog.payload import stored_references
 from oplog.reader import Reader
@@ -60,6 +68,23 @@ class LastingEngine(DelegatingEngine):
 
     def close(self) -> None:
         self.closed = True
+
+
+class FullEngine(LastingEngine):
+    """Has no room for what is written while `full`; a probe finds room once it is not."""
+
+    def __init__(self):
+        super().__init__(on_write=self._refused)
+        self.full = False
+        self.probes = 0
+
+    def _refused(self, batches):
+        return [OplogFullError("the disk is full")] * len(batches) if self.full else None
+
+    def probe(self):
+        self.probes += 1
+        if self.full:
+            raise OplogFullError("the disk is full")
 
 
 @asynccontextmanager
@@ -263,6 +288,18 @@ class TracedPending:
         self._pending.set(value)
 
 
+def fold_reverted(history: list[tuple[int, Entry]]) -> Status:
+    """The status after a revert, the last entry of the whole oplog."""
+    cuts: list[tuple[int, Any]] = []
+    for index, entry in history:
+        if isinstance(entry, Jump | Revert):
+            cuts = with_cut(cuts, index, entry)
+    reverted = RevertedFold(cuts)
+    for index, entry in history:
+        reverted.add(index, entry)
+    return reverted.finished(cuts)
+
+
 def check_rows(engine: Engine, worker_id: bytes) -> Status:
     """Every row of the worker is what a fold over its whole oplog gives; that fold's status."""
     status = Status()
@@ -281,7 +318,7 @@ def check_rows(engine: Engine, worker_id: bytes) -> Status:
         match entry:
             case PendingInvocation():
                 queue[index] = entry.key
-            case InvocationStarted():
+            case InvocationStarted() | CancelPendingInvocation():
                 queue = {at: key for at, key in queue.items() if key != entry.key}
             case _:
                 pass

@@ -48,8 +48,8 @@ class FakeSession:
     def set_level(self, level, index):
         self.modes.set_level(level, index, b"namespace")
 
-    def log(self, level, text):
-        self.logged.append((level, text))
+    def log(self, level, text, subject=""):
+        self.logged.append((level, text, subject) if subject else (level, text))
 
     def leave(self, reason):
         raise Left(reason)

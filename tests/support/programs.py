@@ -6,6 +6,7 @@
 | charger | WAT              | remote writes                                             |
 | clocks  | WAT              | recorded readings of clocks and random numbers            |
 | sleeper | WAT              | a wait in a pollable                                      |
+| teller  | WAT              | log messages, its configuration                           |
 | relay   | WAT              | one remote call of any size in the guest's result         |
 | starter | WAT              | a host call while the component is instantiated           |
 | counter | C                | remote writes, clock and random mixed                     |
@@ -100,6 +101,55 @@ STARTER = b"""
   (export "demo:starter/api" (instance $api)))
 """
 """`drawn: func() -> u64`: the random number that was drawn while it was instantiated."""
+
+TELLER = (
+    b"""
+(component
+  (import "wasi:logging/logging" (instance $logging
+    (type $levels (enum "trace" "debug" "info" "warn" "error" "critical"))
+    (export "level" (type $level (eq $levels)))
+    (export "log" (func
+      (param "level" $level) (param "context" string) (param "message" string)))))
+  (import "wasi:config/store@0.2.0-draft" (instance $config
+    (type $errors (variant (case "upstream" string) (case "io" string)))
+    (export "error" (type $error (eq $errors)))
+    (export "get" (func (param "key" string)
+      (result (result (option string) (error $error)))))))
+  (alias export $logging "level" (type $level))
+  (alias export $config "error" (type $error))
+"""
+    + MEMORY
+    + b"""
+  (core func $log (canon lower (func $logging "log") (memory $mem)))
+  (core func $get (canon lower (func $config "get") (memory $mem) (realloc $realloc)))
+  (core module $Main
+    (import "memory" "memory" (memory 1))
+    (import "memory" "reset" (func $reset))
+    (import "host" "log" (func $log (param i32 i32 i32 i32 i32)))
+    (import "host" "get" (func $get (param i32 i32 i32)))
+    (func (export "log") (param i32 i32 i32 i32 i32)
+      (call $log (local.get 0) (local.get 1) (local.get 2) (local.get 3) (local.get 4))
+      (call $reset))
+    (func (export "tell") (param $at i32) (param $length i32) (result i32)
+      (call $get (local.get $at) (local.get $length) (i32.const 32))
+      (i32.const 32))
+    (func (export "told") (param i32) (call $reset)))
+  (core instance $main (instantiate $Main
+    (with "memory" (instance $memory))
+    (with "host" (instance (export "log" (func $log)) (export "get" (func $get))))))
+  (func $say (param "level" $level) (param "subject" string) (param "text" string)
+    (canon lift (core func $main "log") (memory $mem) (realloc $realloc)))
+  (func $tell (param "key" string) (result (result (option string) (error $error)))
+    (canon lift (core func $main "tell") (memory $mem) (realloc $realloc)
+      (post-return (core func $main "told"))))
+  (instance $api
+    (export "level" (type $level)) (export "error" (type $error))
+    (export "log" (func $say)) (export "tell" (func $tell)))
+  (export "demo:teller/api" (instance $api)))
+"""
+)
+"""`log: func(level: level, subject: string, text: string)` through wasi:logging; `tell: func(key:
+string) -> result<option<string>, error>` is what wasi:config has of the key."""
 
 EXITER = b"""
 (component
@@ -269,6 +319,15 @@ PROGRAMS = {
             "relay",
             lambda: RELAY,
             (("relay", ("é",)), ("relay", ("x" * 70_000,)), ("count", ())),
+        ),
+        Program(
+            "teller",
+            lambda: TELLER,
+            (
+                ("log", ("warn", "disk", "nearly full")),
+                ("tell", ("currency",)),
+                ("log", ("info", "", "é")),
+            ),
         ),
         Program(
             "resources",

@@ -259,7 +259,7 @@ def test_guest_output_goes_to_stderr_as_it_commits_with_json_too(shem, store, ca
         [(_, options)] = store.opened
         write = options["on_output"]
         write("a/b", "stdout", "grüß\n".encode())
-        write("a/b", "info", b"not a stream")
+        write("a/b", "info", b"INFO  a message\n")
         write("a/b", "stderr", b"\xff\n")
         shown.append(capfdbinary.readouterr().err)
 
@@ -267,7 +267,7 @@ def test_guest_output_goes_to_stderr_as_it_commits_with_json_too(shem, store, ca
     store.outcomes["k1"] = completed()
     ran = shem("invoke", "a/b", "add", "5", "--key", "k1", "--json")
     assert (ran.code, ran.stderr) == (0, "")
-    assert shown == ["grüß\n".encode() + b"\xff\n"]
+    assert shown == ["grüß\nINFO  a message\n".encode() + b"\xff\n"]
 
 
 def test_ctrl_c_ends_the_command_with_130(shem, store):

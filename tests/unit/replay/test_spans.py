@@ -46,24 +46,30 @@ def jump(first, last):
     return Jump(at=AT, region=Region(first, last))
 
 
-def spans(*entries):
-    return Spans(enumerate(entries, 1))
+def cuts(entries):
+    return [(i, e) for i, e in enumerate(entries, 1) if isinstance(e, Jump | Revert)]
+
+
+def opened(*entries):
+    """What is open after each visible entry, by its index."""
+    spans = Spans(Regions(cuts(entries)))
+    return {i: spans.now for i, entry in enumerate(entries, 1) if spans.add(i, entry)}
 
 
 def test_an_oplog_without_entries_has_nothing_open():
-    assert Spans().after(7) == NOTHING
+    assert Spans(Regions()).now == NOTHING
 
 
 @pytest.mark.parametrize("terminal", [end(2), Cancelled(at=AT, start_index=2)])
 def test_a_call_is_open_from_its_start_to_its_terminal(terminal):
-    found = spans(STARTED, START, NO_OP, terminal)
-    assert [found.after(i).calls for i in range(1, 5)] == [set(), {2}, {2}, set()]
-    assert [found.after(i).legal for i in range(1, 5)] == [True, False, False, True]
+    found = opened(STARTED, START, NO_OP, terminal)
+    assert [found[i].calls for i in range(1, 5)] == [set(), {2}, {2}, set()]
+    assert [found[i].legal for i in range(1, 5)] == [True, False, False, True]
 
 
 def test_regions_nest_and_the_end_of_an_outer_one_ends_those_inside():
-    found = spans(STARTED, BEGIN, BEGIN, end_region(3), BEGIN, end_region(2), end_region(5))
-    assert [found.after(i).regions for i in range(1, 8)] == [
+    found = opened(STARTED, BEGIN, BEGIN, end_region(3), BEGIN, end_region(2), end_region(5))
+    assert [found[i].regions for i in range(1, 8)] == [
         (),
         (2,),
         (2, 3),
@@ -72,30 +78,30 @@ def test_regions_nest_and_the_end_of_an_outer_one_ends_those_inside():
         (),
         (),
     ]
-    assert [found.after(i).begin for i in range(1, 8)] == [0, 2, 2, 2, 2, 0, 0]
+    assert [found[i].begin for i in range(1, 8)] == [0, 2, 2, 2, 2, 0, 0]
 
 
 def test_a_zone_is_open_until_another_level_is_set():
-    found = spans(STARTED, ZONE, SMART)
-    assert [found.after(i).begin for i in (1, 2, 3)] == [0, 2, 0]
-    assert spans(STARTED, BEGIN, ZONE).after(3).begin == 2
+    found = opened(STARTED, ZONE, SMART)
+    assert [found[i].begin for i in (1, 2, 3)] == [0, 2, 0]
+    assert opened(STARTED, BEGIN, ZONE)[3].begin == 2
 
 
 def test_nothing_is_open_between_invocations():
-    found = spans(STARTED, BEGIN, START, FINISHED, STARTED)
-    assert found.after(4) == NOTHING
-    assert found.after(5) == Open(invocation=5)
+    found = opened(STARTED, BEGIN, START, FINISHED, STARTED)
+    assert found[4] == NOTHING
+    assert found[5] == Open(invocation=5)
 
 
 def test_after_a_jump_it_is_open_what_was_before_its_region():
-    found = spans(STARTED, BEGIN, NO_OP, end_region(2), START, jump(4, 6), NO_OP)
-    assert (found.after(5).regions, found.after(5).calls) == ((), {5})
-    assert (found.after(7).regions, found.after(7).calls) == ((2,), set())
+    found = opened(STARTED, BEGIN, NO_OP, end_region(2), START, jump(4, 6), NO_OP)
+    assert found.keys() == {1, 2, 3, 6, 7}
+    assert [(found[i].regions, found[i].calls) for i in (6, 7)] == [((2,), set())] * 2
 
 
 def test_a_jump_of_a_subtree_changes_nothing():
     hidden = Jump(at=AT, region=Region(2, 3), subtree=2)
-    assert spans(STARTED, START, hidden).after(3).calls == {2}
+    assert opened(STARTED, START, hidden)[3].calls == {2}
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -114,15 +120,17 @@ def test_what_is_open_is_that_of_the_visible_entries_alone(seed):
             entries.append(chosen.choice([Jump, Revert])(at=AT, region=region))
         else:
             entries.append(chosen.choice(kinds))
-    found = spans(*entries)
-    for count in range(1, len(entries) + 1):
-        left = visible_indices(entries[:count])
-        plain = Spans((i, entries[i - 1]) for i in left)
-        assert found.after(count) == plain.after(count)
+    found = opened(*entries)
+    assert len(found) > len(visible_indices(entries))  # the cuts that count, besides
+    for last in found:
+        left = [i for i in visible_indices(entries[:last]) if i <= last]
+        plain = Spans(Regions())
+        for i in left:
+            plain.add(i, entries[i - 1])
+        assert found[last] == plain.now
 
 
 def visible_indices(entries):
-    cuts = [(i, e) for i, e in enumerate(entries, 1) if isinstance(e, Jump | Revert)]
-    regions = Regions(cuts)
+    regions = Regions(cuts(entries))
     hidden = [i for i in range(1, len(entries) + 1) if i in regions.jumped or i in regions.reverted]
     return [i for i in range(1, len(entries) + 1) if i not in hidden]

@@ -41,7 +41,7 @@ from oplog.errors import OplogCorruptError
 from oplog.memory_engine import MemoryEngine
 from oplog.payload import split_payloads
 from oplog.store import Store
-from tests.support.executors import LastingEngine, check_rows, opened
+from tests.support.executors import LastingEngine, check_rows, fold_reverted, opened
 from tests.support.programs import RELAY, Bank
 
 WORKER_ID = bytes(range(16))
@@ -139,7 +139,7 @@ class Written:
                     self.rows.status.current.logs = True
             elif isinstance(entry, Revert):
                 self.rows.absorb(index - 1)
-                self.rows.revert(index, self.history)
+                self.rows.revert(fold_reverted(self.history))
             else:
                 self.rows.absorb(index - 1)
                 self.rows.apply(index, entry)

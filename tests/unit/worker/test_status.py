@@ -9,7 +9,6 @@ from executor.worker.status import (
     STATES,
     Status,
     fold,
-    fold_reverted,
     forgotten,
     request_digest,
 )
@@ -33,6 +32,7 @@ from oplog.entry import (
     SetPersistenceLevel,
     Start,
 )
+from tests.support.executors import fold_reverted
 
 AT = 5
 CREATE = Create(
@@ -163,10 +163,10 @@ def test_an_invocation_that_opened_a_region_or_a_zone_is_marked():
 
 
 def reverted(first, *entries):
-    history = [CREATE, *entries]
+    history = list(enumerate([CREATE, *entries], 1))
     index = len(history) + 1
-    history.append(Revert(at=AT, region=Region(first, index)))
-    return fold_reverted(list(enumerate(history, 1)))
+    history.append((index, Revert(at=AT, region=Region(first, index))))
+    return fold_reverted(history)
 
 
 def test_a_revert_leaves_the_status_of_what_it_leaves():
