@@ -201,6 +201,23 @@ class SetIdempotenceMode(Recorded, frozen=True, kw_only=True, tag=TAGS["set-idem
     idempotent: bool
 
 
+class SpanStarted(Recorded, frozen=True, kw_only=True, tag=TAGS["span-started"]):
+    span_id: str
+    """8 bytes as hex."""
+    parent: str = ""
+    attributes: dict[str, str] = {}
+
+
+class SpanFinished(Recorded, frozen=True, kw_only=True, tag=TAGS["span-finished"]):
+    span_id: str
+
+
+class SpanAttribute(Recorded, frozen=True, kw_only=True, tag=TAGS["span-attribute"]):
+    span_id: str
+    key: str
+    value: str
+
+
 class PendingInvocation(Recorded, frozen=True, kw_only=True, tag=TAGS["pending-invocation"]):
     key: str
     function: str
@@ -284,6 +301,9 @@ Entry: TypeAlias = (
     | SetRetryPolicy
     | SetPersistenceLevel
     | SetIdempotenceMode
+    | SpanStarted
+    | SpanFinished
+    | SpanAttribute
     | PendingInvocation
     | CompletionDelivered
     | CompletionDiscarded

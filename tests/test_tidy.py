@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.durable.marks",
         "executor.durable.reasons",
         "executor.durable.retry",
+        "executor.durable.trace",
         "executor.errors",
         "executor.services",
         "executor.sources",

@@ -31,6 +31,9 @@ from oplog.entry import (
     SetIdempotenceMode,
     SetPersistenceLevel,
     SetRetryPolicy,
+    SpanAttribute,
+    SpanFinished,
+    SpanStarted,
     Start,
 )
 
@@ -54,6 +57,9 @@ STYLES: Final[dict[type, str]] = {
     EndAtomicRegion: "magenta",
     Jump: "magenta",
     SetRetryPolicy: "magenta",
+    SpanStarted: "magenta",
+    SpanFinished: "magenta",
+    SpanAttribute: "magenta",
     SetPersistenceLevel: "magenta",
     SetIdempotenceMode: "magenta",
     Decision: "bold yellow",

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from executor.durable.retry import policy_of
 from executor.durable.session import DurableSession
+from executor.durable.trace import Span
 from executor.errors import GuestError
 from executor.replay.spans import PERSIST_NOTHING
 from oplog.entry import (
@@ -18,6 +19,9 @@ from oplog.entry import (
     SetIdempotenceMode,
     SetPersistenceLevel,
     SetRetryPolicy,
+    SpanAttribute,
+    SpanFinished,
+    SpanStarted,
 )
 
 
@@ -71,6 +75,38 @@ def set_idempotence_mode(session: DurableSession, idempotent: bool) -> None:
     if not modes.zone:
         session.mark(lambda at: SetIdempotenceMode(at=at, idempotent=idempotent))
     modes.idempotent = idempotent
+
+
+def start_span(session: DurableSession, name: str) -> Span:
+    """A span under the current one, which it becomes."""
+    trace = session.trace
+    span_id, parent = trace.next_id(), trace.current.span_id
+    attributes = {"name": name}
+    if not session.modes.zone:
+        session.mark(
+            lambda at: SpanStarted(
+                at=at, span_id=span_id, parent=parent, attributes=dict(attributes)
+            )
+        )
+    return trace.begin(session.guest_time_ns, attributes, span_id)
+
+
+def set_span_attribute(session: DurableSession, span: Span, key: str, value: str) -> None:
+    """Raises: GuestError for a span that is finished."""
+    if span.finished:
+        raise GuestError(f"span {span.span_id} is finished", where=session.worker)
+    if not session.modes.zone:
+        session.mark(lambda at: SpanAttribute(at=at, span_id=span.span_id, key=key, value=value))
+    span.attributes[key] = value
+
+
+def finish_span(session: DurableSession, span: Span) -> None:
+    """Nothing for one that is finished already."""
+    if span.finished:
+        return
+    if not session.modes.zone:
+        session.mark(lambda at: SpanFinished(at=at, span_id=span.span_id))
+    session.trace.end(span)
 
 
 def set_retry_policy(

@@ -33,6 +33,7 @@ from executor.durable.reasons import (
     ReachedTarget,
     Unsure,
 )
+from executor.durable.trace import Trace
 from executor.errors import Divergence, InternalError
 from executor.replay.claims import (
     Mark,
@@ -105,6 +106,7 @@ class DurableSession:
         self.closing = False
         self.closed = False
         self.modes = Modes()
+        self.trace = Trace(worker, writer.worker_id)
         self.decision: tuple[int, str] = (0, "")
         """The call that an owner decided upon, by its start, and the last choice."""
         self.invocation_key = ""
@@ -245,7 +247,7 @@ class DurableSession:
         if claimed is None:
             return None
         index, started = claimed
-        self.enter_invocation(started.key, index, started.at)
+        self.enter_invocation(index, started)
         return started
 
     def match_outcome(self, outcome: Outcome) -> bool:
@@ -266,11 +268,12 @@ class DurableSession:
 
     # -- live --------------------------------------------------------------------------------
 
-    def enter_invocation(self, key: str, index: int, at: int) -> None:
-        self.invocation_key = key
+    def enter_invocation(self, index: int, started: InvocationStarted) -> None:
+        self.invocation_key = started.key
+        self.trace.enter_invocation(started)
         self._key_namespace = b""
         self.invocation_index = index
-        self.guest_time_ns = at
+        self.guest_time_ns = started.at
         self.open_start = 0
         self.modes.leave_invocation()
 

@@ -27,6 +27,9 @@ from oplog.entry import (
     SetIdempotenceMode,
     SetPersistenceLevel,
     SetRetryPolicy,
+    SpanAttribute,
+    SpanFinished,
+    SpanStarted,
     Start,
 )
 
@@ -37,6 +40,9 @@ Mark: TypeAlias = (
     | SetRetryPolicy
     | SetPersistenceLevel
     | SetIdempotenceMode
+    | SpanStarted
+    | SpanFinished
+    | SpanAttribute
 )
 """A positional entry that stands for one call of the guest by itself."""
 

@@ -35,6 +35,9 @@ from oplog.entry import (
     SetIdempotenceMode,
     SetPersistenceLevel,
     SetRetryPolicy,
+    SpanAttribute,
+    SpanFinished,
+    SpanStarted,
     Start,
 )
 from oplog.errors import OplogCorruptError
@@ -51,6 +54,9 @@ GUEST_DRIVEN: Final[frozenset[type]] = frozenset(
         SetRetryPolicy,
         SetPersistenceLevel,
         SetIdempotenceMode,
+        SpanStarted,
+        SpanFinished,
+        SpanAttribute,
         CompletionDelivered,
         CompletionDiscarded,
         InvocationStarted,

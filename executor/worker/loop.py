@@ -284,7 +284,7 @@ class InvocationLoop:
         started = entries.InvocationStarted(at=at, key=key, function=path, arguments=arguments)
         with worker.writer.lock:
             index = worker.append(started)
-            session.enter_invocation(key, index, at)
+            session.enter_invocation(index, started)
         worker.services.effects.commit_soon(worker.writer)  # others are to see that it runs
         return path, arguments
 

@@ -6,7 +6,7 @@ from executor import Ok
 from executor.errors import UsageError
 from oplog.entry import Create, Log, Start
 from tests.support.executors import LastingEngine, opened, run, worker_entries
-from tests.support.programs import TELLER
+from tests.support.wat_guests import TELLER
 
 WORKER = "teller/w"
 

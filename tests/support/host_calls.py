@@ -10,10 +10,12 @@ import trio
 
 from executor.durable.definition import NOT_READY, Awaited, Local, Recorded
 from executor.durable.modes import Modes
+from executor.durable.trace import Trace
 from executor.host import INTERFACES
 from executor.host.state import HostState, WorkerIdentity
 from executor.wasm.check import canonical
 from executor.wasm.values import Err, Ok
+from oplog.entry import InvocationStarted
 from tests.support.sources import FakeSources
 
 TABLES = {table.name: table for table in INTERFACES}
@@ -39,6 +41,10 @@ class FakeSession:
         self.worker = "component/worker"
         self.logged = []
         self.modes = Modes()
+        self.trace = Trace(self.worker, bytes(16))
+        self.trace.enter_invocation(
+            InvocationStarted(at=CREATED_NS, key=self.invocation_key, function="demo:a/b.{c}")
+        )
         self.marks = []
 
     def mark(self, make):

@@ -6,6 +6,7 @@
 | charger | WAT              | remote writes                                             |
 | clocks  | WAT              | recorded readings of clocks and random numbers            |
 | sleeper | WAT              | a wait in a pollable                                      |
+| tracer  | WAT              | a span, its trace, and its end when it is dropped         |
 | teller  | WAT              | log messages, its configuration                           |
 | relay   | WAT              | one remote call of any size in the guest's result         |
 | starter | WAT              | a host call while the component is instantiated           |
@@ -30,23 +31,7 @@ from executor.wasm.wit import parse_interface
 from guests import recipes
 from tests.support import guests
 from tests.support.resource_guest import RESOURCES
-
-MEMORY = b"""
-  (core module $Memory
-    (memory (export "memory") 64)
-    (global $end (mut i32) (i32.const 1024))
-    (func (export "reset") (global.set $end (i32.const 1024)))
-    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-      (local $start i32)
-      (local.set $start
-        (i32.and (i32.add (global.get $end) (i32.const 7)) (i32.const -8)))
-      (global.set $end (i32.add (local.get $start) (local.get 3)))
-      (if (i32.gt_u (global.get $end) (i32.const 4194304)) (then unreachable))
-      (local.get $start)))
-  (core instance $memory (instantiate $Memory))
-  (alias core export $memory "memory" (core memory $mem))
-  (alias core export $memory "cabi_realloc" (core func $realloc))
-"""
+from tests.support.wat_guests import MEMORY, TELLER, TRACER
 
 RELAY = (
     b"""
@@ -101,55 +86,6 @@ STARTER = b"""
   (export "demo:starter/api" (instance $api)))
 """
 """`drawn: func() -> u64`: the random number that was drawn while it was instantiated."""
-
-TELLER = (
-    b"""
-(component
-  (import "wasi:logging/logging" (instance $logging
-    (type $levels (enum "trace" "debug" "info" "warn" "error" "critical"))
-    (export "level" (type $level (eq $levels)))
-    (export "log" (func
-      (param "level" $level) (param "context" string) (param "message" string)))))
-  (import "wasi:config/store@0.2.0-draft" (instance $config
-    (type $errors (variant (case "upstream" string) (case "io" string)))
-    (export "error" (type $error (eq $errors)))
-    (export "get" (func (param "key" string)
-      (result (result (option string) (error $error)))))))
-  (alias export $logging "level" (type $level))
-  (alias export $config "error" (type $error))
-"""
-    + MEMORY
-    + b"""
-  (core func $log (canon lower (func $logging "log") (memory $mem)))
-  (core func $get (canon lower (func $config "get") (memory $mem) (realloc $realloc)))
-  (core module $Main
-    (import "memory" "memory" (memory 1))
-    (import "memory" "reset" (func $reset))
-    (import "host" "log" (func $log (param i32 i32 i32 i32 i32)))
-    (import "host" "get" (func $get (param i32 i32 i32)))
-    (func (export "log") (param i32 i32 i32 i32 i32)
-      (call $log (local.get 0) (local.get 1) (local.get 2) (local.get 3) (local.get 4))
-      (call $reset))
-    (func (export "tell") (param $at i32) (param $length i32) (result i32)
-      (call $get (local.get $at) (local.get $length) (i32.const 32))
-      (i32.const 32))
-    (func (export "told") (param i32) (call $reset)))
-  (core instance $main (instantiate $Main
-    (with "memory" (instance $memory))
-    (with "host" (instance (export "log" (func $log)) (export "get" (func $get))))))
-  (func $say (param "level" $level) (param "subject" string) (param "text" string)
-    (canon lift (core func $main "log") (memory $mem) (realloc $realloc)))
-  (func $tell (param "key" string) (result (result (option string) (error $error)))
-    (canon lift (core func $main "tell") (memory $mem) (realloc $realloc)
-      (post-return (core func $main "told"))))
-  (instance $api
-    (export "level" (type $level)) (export "error" (type $error))
-    (export "log" (func $say)) (export "tell" (func $tell)))
-  (export "demo:teller/api" (instance $api)))
-"""
-)
-"""`log: func(level: level, subject: string, text: string)` through wasi:logging; `tell: func(key:
-string) -> result<option<string>, error>` is what wasi:config has of the key."""
 
 EXITER = b"""
 (component
@@ -340,6 +276,7 @@ PROGRAMS = {
                 ("counter.get", (4,)),
             ),
         ),
+        Program("tracer", lambda: TRACER, (("trace", ("first",)), ("trace", ("second",)))),
         Program("starter", lambda: STARTER, (("drawn", ()), ("drawn", ()))),
         Program(
             "counter",

@@ -33,6 +33,9 @@ from oplog.entry import (
     SetIdempotenceMode,
     SetPersistenceLevel,
     SetRetryPolicy,
+    SpanAttribute,
+    SpanFinished,
+    SpanStarted,
     Start,
 )
 
@@ -90,6 +93,15 @@ SAMPLES: Final[dict[str, Entry]] = {
     ),
     "set-persistence-level": SetPersistenceLevel(at=AT, level="persist-nothing"),
     "set-idempotence-mode": SetIdempotenceMode(at=AT, idempotent=False),
+    "span-started": SpanStarted(at=AT, span_id="00f067aa0ba902b7"),
+    "span-started, full": SpanStarted(
+        at=AT,
+        span_id="00f067aa0ba902b7",
+        parent="b9c7c989f97918e1",
+        attributes={"name": "charge"},
+    ),
+    "span-finished": SpanFinished(at=AT, span_id="00f067aa0ba902b7"),
+    "span-attribute": SpanAttribute(at=AT, span_id="00f067aa0ba902b7", key="currency", value="EUR"),
     "pending-invocation": PendingInvocation(at=AT, key="order-1", function="add"),
     "pending-invocation, full": PendingInvocation(
         at=AT, key="order-1", function="add", arguments=VALUE, origin="rpc", context={"t": "1"}
