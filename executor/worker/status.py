@@ -236,9 +236,17 @@ class RevertedFold:
 
 
 def with_cut(cuts: Cuts, index: int, cut: Jump | Revert) -> Cuts:
-    """The cuts that are needed once `cut` counts: not those whose whole region lies in its own."""
+    """The cuts that are needed once `cut` counts: not those whose whole region lies in its own.
+
+    A revert in the region of a jump stays: it hides hints, and makes keys unknown, as no jump does.
+    """
     first = cut.region.first
-    needed = [(at, known) for at, known in cuts if at < first or known.region.first < first]
+    hides_all = isinstance(cut, Revert)
+    needed = [
+        (at, known)
+        for at, known in cuts
+        if at < first or known.region.first < first or not (hides_all or isinstance(known, Jump))
+    ]
     return [*needed, (index, cut)]
 
 

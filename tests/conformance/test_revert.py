@@ -19,6 +19,7 @@ from oplog.entry import (
     EndAtomicRegion,
     InvocationFinished,
     InvocationStarted,
+    NoOp,
     Revert,
     SetPersistenceLevel,
 )
@@ -340,5 +341,22 @@ def test_a_revert_of_a_worker_that_is_deleted_meanwhile_says_so():
                 engine.go.set()
             assert await shem.invoke(WORKER, "total") == 0
         assert not engine.read_entries(read_worker_id(engine, WORKER), 7, 9)
+
+    run(case)
+
+
+def test_a_jump_over_a_revert_gives_no_reverted_key_back():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer(r1=[0, 1, 0])
+        async with rules(engine, peer) as shem:
+            await shem.invoke(WORKER, "run", ["i0 w1 r1 j0 w2"], key="k1")
+            await shem.invoke(WORKER, "run", ["w3"], key="k2")
+            await shem.revert(WORKER, to=index_of(engine, NoOp))
+            assert (await shem.wait(WORKER, "k1")).value == 12
+            with pytest.raises(UnknownKey):
+                await shem.invocation(WORKER, "k2")
+            assert await shem.invoke(WORKER, "run", ["w3"], key="k2") == 123
+        assert peer.writes == [1, 2, 3, 1, 1, 2, 3]
+        check_rows(engine, read_worker_id(engine, WORKER))
 
     run(case)

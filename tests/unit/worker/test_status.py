@@ -135,6 +135,14 @@ def test_a_cut_whose_region_lies_in_a_later_one_is_not_kept():
     assert status.cuts == [(7, second)]
 
 
+def test_a_revert_stays_where_a_later_jump_goes_back_over_it():
+    revert = Revert(at=AT, region=Region(first=5, last=6))
+    jump = Jump(at=AT, region=Region(first=4, last=7))
+    status = folded(CREATE, PENDING, STARTED, START, error(4), revert, jump)
+    assert status.cuts == [(6, revert), (7, jump)]
+    assert Regions(status.cuts).hides(5, error(4))
+
+
 def test_a_decision_makes_the_worker_uncertain_until_its_owner_has_spoken():
     def decided(*choices):
         return folded(CREATE, PENDING, STARTED, START, *(decision(choice) for choice in choices))
