@@ -8,19 +8,18 @@ One executor runs a store at a time. All methods are for the trio thread that op
 blocks it. What is durable when a method returns is said at each.
 """
 
-import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal, Self, TypedDict, Unpack
+from typing import Final, Literal, Self, Unpack
 
 import trio
 
 from executor.deployment import DeployOptions, deploy
-from executor.durable.effects import Perform, TrioEffects, perform_effect
+from executor.durable.effects import TrioEffects, perform_effect
 from executor.durable.inbox import Bell, Inbox
-from executor.durable.session import WRITES_AWAITED_MAX_S
+from executor.durable.open_effects import WRITES_AWAITED_MAX_S
 from executor.errors import (
     BadHandle,
     GuestError,
@@ -53,31 +52,23 @@ from executor.records import (
     WorkerRecord,
 )
 from executor.requests import WaveArguments, canonical_request, check_key, resolve_path
-from executor.sources import Sources, SystemSources
 from executor.wasm.engine import Engine as WasmEngine
 from executor.wasm.lane import Lanes
 from executor.wasm.plain import decode_result
 from executor.worker import amending
 from executor.worker.commits import store_error
 from executor.worker.file_view import read_file
-from executor.worker.initial_files import initial_files
 from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
 from executor.worker.reader import WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
 from executor.worker.revision import Revisions
-from executor.worker.room import RoomProbe
 from executor.worker.status import REFUSING
-from executor.worker.worker import OnOutput, Worker, WorkerServices
+from executor.worker.worker import Worker, WorkerServices
 from executor.worker.workers import Workers
-from oplog.reader import Reader
-from oplog.store import Store
+from executor.world import Running, World, worker_services
 
-_log = logging.getLogger(__name__)
-
-REBUILDS_MAX: Final = 16
-"""Workers that replay at the same time."""
 OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
     "guest-trap": GuestTrap,
     "guest-error": GuestError,
@@ -86,23 +77,6 @@ OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
     "cancelled": InvocationCancelled,
     "bad-arguments": BadHandle,
 }
-
-
-class World(TypedDict, total=False):
-    """What an executor runs in; what is left out is the real one."""
-
-    store: Store | None
-    """An open store, owned by the executor from then on."""
-    sources: Sources | None
-    """Clocks, randomness and sleep."""
-    perform: Perform | None
-    """The one way of effects to the outside."""
-    on_output: OnOutput | None
-    """Committed output of guests, on the trio thread."""
-    report: Callable[[str], None] | None
-    """What belongs to no caller: a worker that stands still."""
-    before_close: Callable[[], None] | None
-    """Called last, before the store and with it its lock is given up."""
 
 
 class Executor:
@@ -147,23 +121,10 @@ class Executor:
                 nursery.start_soon(inbox.run)
                 effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
                 revisions = Revisions(directory, engine, INTERFACES, bound_functions(host))
-                services = WorkerServices(
-                    store=store,
-                    reader=Reader(engine),
-                    revisions=revisions,
-                    lanes=lanes,
-                    effects=effects,
-                    inbox=inbox,
-                    room=RoomProbe(nursery, engine.probe),
-                    store_lost=trio.Event(),
-                    rebuilds=trio.CapacityLimiter(REBUILDS_MAX),
-                    nursery=nursery,
-                    sources=world.get("sources") or SystemSources(),
-                    files=initial_files(engine),
-                    on_output=world.get("on_output") or ignore_output,
-                    report=world.get("report") or log_report,
-                )
+                running = Running(lanes, effects, inbox, nursery)
+                services = worker_services(store, revisions, running, world)
                 shem = cls(directory, services)
+                nursery.start_soon(services.wakeups.run)
                 awaited_s = 0.0
                 try:
                     if recover == "all":
@@ -479,11 +440,3 @@ class Executor:
                 raise troubles[0]
         finally:
             self._runs_all -= 1
-
-
-def ignore_output(worker: str, level: str, text: bytes) -> None:
-    """Nobody listens; the oplog has it."""
-
-
-def log_report(text: str) -> None:
-    _log.warning("%s", text)

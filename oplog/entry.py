@@ -235,6 +235,24 @@ class CompletionDiscarded(Recorded, frozen=True, kw_only=True, tag=TAGS["complet
     start_index: int
 
 
+class HostStreamFrame(Recorded, frozen=True, kw_only=True, tag=TAGS["host-stream-frame"]):
+    parent_start: int
+    """The call that the stream belongs to."""
+    stream: str
+    """Which of the call's streams: `request-body`."""
+    payload: Raw = ABSENT
+    """The bytes, as bin; absent at the end of the stream."""
+
+
+class Suspend(Recorded, frozen=True, kw_only=True, tag=TAGS["suspend"]):
+    """The worker waits without an instance, for the first of these."""
+
+    wake_at: int | None = None
+    """Wall time from which it goes on by itself; absent if time alone does not wake it."""
+    promises: tuple[str, ...] = ()
+    """Names of the promises whose completion wakes it."""
+
+
 class Interrupted(Recorded, frozen=True, kw_only=True, tag=TAGS["interrupted"]):
     """The worker stands still until it is resumed."""
 
@@ -307,6 +325,8 @@ Entry: TypeAlias = (
     | PendingInvocation
     | CompletionDelivered
     | CompletionDiscarded
+    | HostStreamFrame
+    | Suspend
     | Interrupted
     | Resumed
     | Exited
@@ -322,6 +342,8 @@ HINTS: Final[frozenset[type]] = frozenset(
         PendingInvocation,
         CompletionDelivered,
         CompletionDiscarded,
+        HostStreamFrame,
+        Suspend,
         Interrupted,
         Resumed,
         Exited,

@@ -18,6 +18,7 @@ from oplog.entry import (
     Decision,
     End,
     Entry,
+    HostStreamFrame,
     InvocationFinished,
     InvocationStarted,
     PendingInvocation,
@@ -76,6 +77,8 @@ def split_payloads(entry: Entry) -> tuple[Entry, list[Payload]]:
         case InvocationFinished():
             result = shorten(entry.outcome.result)
             short = replace(entry, outcome=replace(entry.outcome, result=result))
+        case HostStreamFrame():
+            short = replace(entry, payload=shorten(entry.payload))
         case Decision():
             short = replace(entry, value=shorten(entry.value))
         case _:

@@ -19,11 +19,11 @@ import trio
 
 from executor.cli.output import leaf_error
 from executor.errors import StoreError
-from executor.executor import World
 from executor.server.client import HandedOver, NotServed, is_loaded
 from executor.server.opening import open_or_ask
 from executor.server.operations import Operations
 from executor.worker.reader import StoreReader
+from executor.world import World
 
 Answer = TypeVar("Answer")
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -24,12 +24,12 @@ from executor.cli.output import (
 )
 from executor.cli.parse import WaveArgumentsCommand, pair, seconds, unicode_text
 from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
-from executor.executor import World
 from executor.records import Accepted, Invocation
 from executor.requests import WaveArguments
 from executor.server.client import HandedOver
 from executor.server.operations import Operations
 from executor.server.shapes import invocation_json
+from executor.world import World
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from executor.durable.definition import NOT_READY, Awaited, HostFunctionRow, Local, Recorded
+from executor.durable.definition import (
+    NOT_READY,
+    TO_RECORD,
+    Awaited,
+    HostFunctionRow,
+    Local,
+    Recorded,
+)
 from executor.durable.effects import Effect
 from executor.errors import BadArguments, GuestError
 from executor.wasm.check import compile_canonical
@@ -39,9 +46,33 @@ def host_function(
     answer = AnswerCodec(answer_type)
     if isinstance(row, Recorded):
         call = recorded_call(function, row, encode, answer)
+        if row.local is not None:
+            call = local_or_recorded(row.local, call)
         return HostFunction(name=row.name, type=function_type, call=call)
     call = awaited_call(function, row, encode, answer)
+    if row.local is not None:
+        call = local_or_awaited(row.local, call)
     return HostFunction(name=row.name, type=function_type, call=call, waits=True)
+
+
+def local_or_recorded(
+    local: Callable[..., object], recorded: Callable[..., object]
+) -> Callable[..., object]:
+    def call(state: Any, *arguments: object) -> object:
+        value = local(state, *arguments)
+        return recorded(state, *arguments) if value is TO_RECORD else value
+
+    return call
+
+
+def local_or_awaited(
+    local: Callable[..., object], awaited: Callable[..., object]
+) -> Callable[..., object]:
+    def call(state: Any, pending: Any, *arguments: object) -> object:
+        value = local(state, *arguments)
+        return awaited(state, pending, *arguments) if value is TO_RECORD else value
+
+    return call
 
 
 class AnswerCodec:

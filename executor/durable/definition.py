@@ -7,6 +7,9 @@
 | Awaited  | `attempt`, else waits for `action` beside | does not run; the recorded answer   |
 |          | the guest; its answer is recorded         |                                     |
 
+A row with `local` is Local where that answers: one function of a stream may read a file, which
+replay reads again, or a connection, which it does not.
+
 `state` is the worker's host state. Handles arrive and leave as ints. A row knows nothing of
 Wasmtime, of the oplog's bytes or of which mode it runs in.
 """
@@ -29,6 +32,16 @@ NOT_READY: Final = NotReady()
 """An `attempt` answers this when the guest has to wait."""
 
 
+class ToRecord:
+    """The type of `TO_RECORD`."""
+
+    __slots__ = ()
+
+
+TO_RECORD: Final = ToRecord()
+"""A `local` answers this for a call that has to be recorded."""
+
+
 class Local(msgspec.Struct, frozen=True):
     """Not recorded: a function of the worker's own state, the same in both modes."""
 
@@ -48,6 +61,8 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """`observe(state, answer, *arguments) -> value` for the guest, in both modes."""
     answer: str | None = None
     """The WIT type of the answer where `observe` turns it into the function's result."""
+    local: Callable[..., Any] | None = None
+    """`local(state, *arguments) -> value | TO_RECORD`, in both modes; it must be deterministic."""
 
 
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +76,7 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     """`attempt(state, *arguments) -> answer | NOT_READY`, on the lane, before waiting."""
     observe: Callable[..., Any] | None = None
     answer: str | None = None
+    local: Callable[..., Any] | None = None
 
 
 HostFunctionRow = Local | Recorded | Awaited

@@ -41,4 +41,21 @@ class Unsure(msgspec.Struct, frozen=True):
     start_index: int
 
 
-LeaveReason: TypeAlias = Exited | CommitFailed | ReachedTarget | Closed | Jumped | Unsure
+class Suspended(msgspec.Struct, frozen=True):
+    """What the guest waits for may take long, and needs no instance meanwhile."""
+
+    wake_at: int | None
+    """Wall time in ns; None if time alone does not end the wait."""
+    promises: tuple[str, ...] = ()
+    """Names of the promises that end it."""
+
+
+LeaveReason: TypeAlias = (
+    Exited | CommitFailed | ReachedTarget | Closed | Jumped | Unsure | Suspended
+)
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """An effect answers this instead of a value: the guest that waits for it is to be left."""
+
+    reason: LeaveReason

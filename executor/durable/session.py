@@ -8,27 +8,32 @@ Invariants
 - Live is published under the worker's lock, once; before that nothing is appended and no effect
   starts. A session that must not go live leaves the guest instead.
 - A write-remote effect starts only after its `start`, and so all before it, is committed.
-- After `close_generation` no effect starts and no terminal is appended: late answers are dropped.
-- Serialized calls only: a guest has at most one call open.
+- Once its effects are closed no effect starts and no terminal is appended: late answers are
+  dropped.
+- A guest waits in at most one serialized call; deferred ones are beside it: `durable/deferred.py`.
 
 Threads: a guest's calls come from its lane; effects end on the trio thread; commits are reported on
 the committer's. What they share is guarded by the writer's lock.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, Protocol
+from functools import partial
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 import trio
 
-from executor.durable.effects import Effect, EffectHandle, EffectRunner
+from executor.durable.deferred import DeferredCalls
+from executor.durable.effects import Effect, EffectRunner
 from executor.durable.function_type import READ_LOCAL, WRITE_REMOTE, may_repeat
 from executor.durable.keys import call_namespace, key_in
 from executor.durable.modes import Modes
+from executor.durable.open_effects import Defer, OpenEffects, Post
 from executor.durable.reasons import (
     Closed,
     CommitFailed,
     Jumped,
+    Leave,
     LeaveReason,
     ReachedTarget,
     Unsure,
@@ -46,11 +51,21 @@ from executor.replay.claims import (
 from executor.replay.cursor import Cursor
 from executor.replay.phases import Phase, PhaseEvent, next_phase
 from executor.wasm.host_function import LeaveGuest
-from oplog.entry import Decision, End, Entry, InvocationStarted, Log, Outcome, Raw, Start
+from oplog.entry import (
+    Cancelled,
+    CompletionDelivered,
+    CompletionDiscarded,
+    Decision,
+    End,
+    Entry,
+    InvocationStarted,
+    Log,
+    Outcome,
+    Raw,
+    Start,
+)
 from oplog.errors import OplogError
 from oplog.writer import FULL_BYTES, Writer
-
-WRITES_AWAITED_MAX_S: Final = 5.0
 
 Terminal = tuple[int, Raw | None]
 """(index of the recorded start or 0, recorded response or None)."""
@@ -82,8 +97,10 @@ class SessionWorld(msgspec.Struct, frozen=True, kw_only=True):
     wall_ns: Callable[[], int]
     append: Callable[[Entry], int]
     """Orders an entry that the worker's status folds."""
-    defer: Callable[[Callable[[], None]], None]
+    defer: Defer
     """Has something run when the guest's lane has nothing else to do; on that lane."""
+    post: Post
+    """Has something called on the trio thread, with arguments."""
 
 
 class DurableSession:
@@ -92,7 +109,8 @@ class DurableSession:
         self.worker_id = writer.worker_id
         self.writer = writer
         self.cursor = cursor
-        self.effects = world.effects
+        self.effects = OpenEffects(writer, world.effects, world.post)
+        self.deferred = DeferredCalls(self)
         self.listener = world.listener
         self.wall_ns = world.wall_ns
         self.append = world.append
@@ -103,23 +121,24 @@ class DurableSession:
         self.may_go_live = True
         self.stop: tuple[int, Outcome] | None = None
         """The invocation at which a rebuild stops, by its index, with its recorded outcome."""
-        self.closing = False
-        self.closed = False
         self.modes = Modes()
         self.trace = Trace(worker, writer.worker_id)
-        self.decision: tuple[int, str] = (0, "")
-        """The call that an owner decided upon, by its start, and the last choice."""
+        self.decisions: dict[int, str] = {}
+        """The last choice for each call that an owner decided upon, by its start."""
         self.invocation_key = ""
         self._key_namespace = b""
         """Of the keys of this invocation's calls; empty until one asks for its key."""
         self.invocation_index = 0
         self.open_start = 0
         """The index of the call that is being performed, 0 if none: where a retry counts from."""
+        self.failing_start = 0
+        """The index of the deferred call whose failure the guest has met."""
+        self._claimed_key = (0, "")
+        """Of a write-remote call that was claimed in a region: its start, and its key."""
         self.call_key = ""
         """The derived key of the call that is being performed."""
         self.guest_time_ns = 0
         """`at` of the last entry that the guest caused or observed."""
-        self._open: dict[int, EffectHandle] = {}
 
     # -- replay ------------------------------------------------------------------------------
 
@@ -130,16 +149,10 @@ class DurableSession:
         is now to be performed again under its own start, (0, None) if nothing is recorded: in the
         last two cases the session is live on return. Raises: Divergence, LeaveGuest.
         """
-        if self.modes.begin:
-            self._enter_call(function, function_type)
-        cursor = self.cursor
-        claimed = claim_start(
-            cursor, self.worker, function=function, function_type=function_type, request=request
-        )
-        if claimed is None:
-            self.go_live()
+        index = self.claim_index(function, function_type, request)
+        if not index:
             return 0, None
-        index, self.guest_time_ns = claimed
+        cursor = self.cursor
         terminal = cursor.take_terminal(index)
         if type(terminal) is End:
             self.guest_time_ns = terminal.at
@@ -155,14 +168,45 @@ class DurableSession:
             )
         self.go_live()
         if not may_repeat(function_type, idempotent=self.modes.idempotent):
-            self._begin_decided(index)
+            self.require_decision(index)
+            self.begin_decided(index)
         return index, None
 
-    def _begin_decided(self, index: int) -> None:
-        """Performs a call again that only its owner may allow, once. Raises: LeaveGuest."""
-        if self.decision != (index, "repeat"):
+    def claim_index(self, function: str, function_type: str, request: Raw) -> int:
+        """Consumes the recorded start of this very call; 0 if nothing is recorded, and the session
+        is live. Raises: Divergence, LeaveGuest.
+        """
+        modes = self.modes
+        if modes.begin:
+            self._enter_call(function, function_type)
+        claimed = claim_start(
+            self.cursor,
+            self.worker,
+            function=function,
+            function_type=function_type,
+            request=request,
+        )
+        if claimed is None:
+            self.go_live()
+            return 0
+        index, self.guest_time_ns = claimed
+        if modes.begin and function_type == WRITE_REMOTE:  # the next one has another key
+            self._claimed_key = index, modes.key(self._namespace(), index)
+        return index
+
+    def require_decision(self, index: int) -> None:
+        """A call may be performed again only if its owner has said so. Raises: LeaveGuest."""
+        if self.decisions.get(index) != "repeat":
             raise LeaveGuest(Unsure(index))
+
+    def begin_decided(self, index: int) -> None:
+        """The one attempt that an owner allowed is under way."""
         self.append(Decision(at=self.wall_ns(), start_index=index, choice="begun"))
+
+    def observed(self, at: int) -> None:
+        """The guest has observed a recorded delivery, or caused a recorded drop."""
+        self.guest_time_ns = at
+        self._stop_at_target()
 
     def _enter_call(self, function: str, function_type: str) -> None:
         """A call inside of a region or a zone. Raises: Divergence for one that replay meets in a
@@ -195,8 +239,7 @@ class DurableSession:
             self.go_live()
         self.guest_time_ns = at = self.wall_ns()
         index = self.append(make(at))
-        if self.writer.buffered_bytes >= FULL_BYTES:
-            self.listener.on_full()
+        self._stop_if_full()
         return index
 
     def jump(self, target: int) -> NoReturn:
@@ -237,9 +280,11 @@ class DurableSession:
                 raise InternalError(
                     f"{self.worker}: guest-driven history appeared while its instance was settling"
                 )
+            self.deferred.resume()
             self.phase = next_phase(self.phase, PhaseEvent.VALIDATED)
             self.live = True
             self.listener.on_live()
+        self.deferred.start_incomplete()
 
     def next_invocation(self) -> InvocationStarted | None:
         """Consumes the next recorded invocation; None if the cursor is drained."""
@@ -297,13 +342,38 @@ class DurableSession:
         if not index:
             return  # a call in a zone that persists nothing
         self.guest_time_ns = at = self.wall_ns()
-        writer = self.writer
-        writer.append(End(at=at, start_index=index, response=response))
-        if writer.buffered_bytes >= FULL_BYTES:
+        self.writer.append(End(at=at, start_index=index, response=response))
+        self._stop_if_full()
+
+    def _stop_if_full(self) -> None:
+        if self.writer.buffered_bytes >= FULL_BYTES:
             self.listener.on_full()
+
+    def append_background_end(self, index: int, response: Raw) -> None:
+        """As `append_end`, of a deferred call: the guest does not observe it here."""
+        if index:
+            self.writer.append(End(at=self.wall_ns(), start_index=index, response=response))
+            self._stop_if_full()
+
+    def append_marker(self, index: int, missed_reads: int) -> None:
+        """Orders where the guest observed a deferred call's answer. Not durable."""
+        self.guest_time_ns = at = self.wall_ns()
+        if index:
+            self.writer.append(
+                CompletionDelivered(at=at, start_index=index, missed_reads=missed_reads)
+            )
+
+    def append_dropped(self, index: int, kind: type[Cancelled] | type[CompletionDiscarded]) -> None:
+        """Orders that the guest gave a deferred call up. Not durable."""
+        self.guest_time_ns = at = self.wall_ns()
+        if index:
+            self.writer.append(kind(at=at, start_index=index))
 
     def key_of(self, index: int, function_type: str) -> str:
         """The derived key of the call whose start is at `index`. Once a call, when it begins."""
+        claimed_index, claimed_key = self._claimed_key
+        if claimed_index == index and claimed_key:
+            return claimed_key
         namespace = self._namespace()
         if self.modes.begin and function_type == WRITE_REMOTE:
             return self.modes.key(namespace, index)
@@ -320,10 +390,16 @@ class DurableSession:
 
     @property
     def retry_from(self) -> int:
-        """What failed attempts are counted by: the outermost open begin, else the call that is
-        being performed, else the invocation.
+        """What failed attempts are counted by: the outermost open begin, else the call that failed,
+        else the invocation.
         """
-        return self.modes.begin or self.open_start or self.invocation_index
+        failing = self.failing_start or self.open_start
+        return self.modes.begin or failing or self.invocation_index
+
+    @property
+    def may_suspend(self) -> bool:
+        """Whether nothing would be lost with the instance but the call that the guest waits in."""
+        return not self.modes.begin and not self.deferred.in_flight
 
     def log(self, level: str, text: bytes, subject: str = "") -> None:
         """One output write or log message of the guest: a hint when live, the recorded one in
@@ -344,8 +420,7 @@ class DurableSession:
         with self.writer.lock:
             self.writer.append(entry)
             self.listener.on_output(entry)
-        if self.writer.buffered_bytes >= FULL_BYTES:
-            self.listener.on_full()
+        self._stop_if_full()
 
     def leave(self, reason: LeaveReason) -> NoReturn:
         """Makes the guest leave, from inside one of its host calls."""
@@ -383,28 +458,27 @@ class DurableSession:
         start. Any failure goes to `pending.fail`.
         """
 
-        def finish(answer: object, error: BaseException | None) -> None:
-            with self.writer.lock:
-                self._open.pop(index, None)
-                if self.closed:
-                    return
-                if error is not None:
-                    pending.fail(error)
-                    return
-                try:
-                    response, value = answered(answer)
-                    self.append_end(index, response)
-                except Exception as failure:
-                    pending.fail(failure)
-                    return
-                self.open_start = 0
+        def done(answer: object, error: BaseException | None) -> Callable[[], None]:
+            if error is not None:
+                return partial(pending.fail, error)
+            if isinstance(answer, Leave):
+                return partial(pending.fail, LeaveGuest(answer.reason))
+            try:
+                response, value = answered(answer)
+                self.append_end(index, response)
+            except Exception as failure:
+                return partial(pending.fail, failure)
+            self.open_start = 0
+            return partial(answer_now, value)
+
+        def answer_now(value: object) -> None:
             if effect.function_type != WRITE_REMOTE:
                 pending.set(value)
             elif self.modes.idempotent:
                 pending.set(value)
-                self.effects.commit_soon(self.writer)
+                self.effects.commit_soon()
             else:  # the guest must not see an answer whose loss would make the call uncertain
-                commit(lambda error: answer_committed(error, value))
+                self.effects.commit(lambda error: answer_committed(error, value))
 
         def answer_committed(error: OplogError | None, value: object) -> None:
             if error is None:
@@ -412,51 +486,9 @@ class DurableSession:
             else:
                 pending.fail(LeaveGuest(CommitFailed(error)))
 
-        def committed(error: OplogError | None) -> None:
-            if error is not None:
-                pending.fail(LeaveGuest(CommitFailed(error)))
-                return
-            with self.writer.lock:
-                if not self.closing:
-                    self._open[index] = self.effects.start(effect, finish)
-
-        def commit(then: Callable[[OplogError | None], None] = committed) -> None:
-            try:
-                self.writer.commit(then)
-            except OplogError as error:
-                then(error)
-
         self.open_start = index
-        if effect.function_type == WRITE_REMOTE:
-            self.defer(commit)
-        else:
-            committed(None)
-
-    # -- leaving -----------------------------------------------------------------------------
-
-    async def close_generation(self, *, writes_awaited_s: float = WRITES_AWAITED_MAX_S) -> None:
-        """Ends the session's effects: no effect starts any more, reads are cancelled, writes are
-        awaited for at most `writes_awaited_s` and their `end` appended, then cancelled. In trio.
-        """
-        with self.writer.lock:
-            self.closing = True
-            handles = list(self._open.values())
-        writes = [
-            handle
-            for handle in handles
-            if handle.under_way and handle.effect.function_type == WRITE_REMOTE
-        ]
-        for handle in handles:
-            if handle not in writes:
-                handle.cancel()
-        with trio.move_on_after(writes_awaited_s):
-            for handle in writes:
-                await handle.wait()
-        with self.writer.lock:
-            self.closed = True
-        for handle in handles:
-            handle.cancel()
+        self.effects.begin(effect, done, refused=pending.fail, ask=self.defer)
 
     def _leave_if_closing(self) -> None:
-        if self.closing or self.closed:
+        if self.effects.closing:
             raise LeaveGuest(Closed())

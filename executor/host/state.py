@@ -5,6 +5,7 @@ as the instance does. The session decides what is recorded; the state does not k
 the guest runs.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
@@ -28,6 +29,10 @@ class Session(Protocol):
     """The derived key of the call that is being performed, which an embedder's function gets."""
     worker: str
     """The worker's name."""
+
+    @property
+    def may_suspend(self) -> bool:
+        """Whether no other durable call is under way, and no atomic region or zone is open."""
 
     def log(self, level: str, text: bytes, subject: str = "") -> None:
         """One write of output, `level` being `stdout` or `stderr`, or one message of a level of
@@ -103,6 +108,7 @@ class HostState:
         "arguments",
         "clock",
         "config",
+        "connections",
         "directory",
         "environment",
         "files",
@@ -110,6 +116,7 @@ class HostState:
         "identity",
         "session",
         "sources",
+        "suspend_after_s",
     )
 
     def __init__(
@@ -135,3 +142,12 @@ class HostState:
         """Of wasi:config, once whoever makes the instance has set it."""
         self.directory: Directory = EmptyDirectory()
         """Of the store, once whoever makes the instance has set it."""
+        self.suspend_after_s = math.inf
+        """A wait that is known to take longer gives up its instance."""
+        self.connections = 0
+        """Open ones, which would be lost with the instance: it is not given up meanwhile."""
+
+    @property
+    def may_suspend(self) -> bool:
+        """Whether a long wait may give up the instance: nothing is under way beside it."""
+        return not self.connections and self.session.may_suspend

@@ -5,6 +5,7 @@ divergence: it is reported with what was recorded and what was requested, and is
 skipped or repaired.
 """
 
+from enum import Enum
 from typing import TypeAlias
 
 import msgspec
@@ -17,6 +18,9 @@ from oplog.entry import (
     ABSENT,
     KIND_OF,
     BeginAtomicRegion,
+    Cancelled,
+    CompletionDelivered,
+    CompletionDiscarded,
     EndAtomicRegion,
     Entry,
     InvocationFinished,
@@ -90,6 +94,62 @@ def claim_mark(cursor: Cursor, worker: str, mark: Mark) -> tuple[int, int] | Non
         cursor.take()
         return index, entry.at
     raise Divergence(worker=worker, index=index, recorded=describe(entry), requested=describe(mark))
+
+
+class Claim(Enum):
+    MISSED = "missed"
+    """The recorded guest found nothing there at this point."""
+    DRAINED = "drained"
+
+
+def claim_delivery(
+    cursor: Cursor, worker: str, start_index: int, missed_reads: int
+) -> CompletionDelivered | Claim:
+    """What the recorded guest found when it read the deferred call at `start_index`, after
+    `missed_reads` reads of it that found nothing.
+
+    A read that finds nothing is not recorded: it is one if something else is recorded next, or a
+    later read of the same call. Raises: Divergence if the marker says an earlier one.
+    """
+    found = cursor.peek()
+    if found is None:
+        return Claim.DRAINED
+    index, entry = found
+    if not isinstance(entry, CompletionDelivered) or entry.start_index != start_index:
+        return Claim.MISSED
+    if entry.missed_reads > missed_reads:
+        return Claim.MISSED
+    if entry.missed_reads < missed_reads:
+        raise Divergence(
+            worker=worker,
+            index=index,
+            recorded=describe(entry),
+            requested=f"read {missed_reads + 1} of the call at {start_index}",
+        )
+    cursor.take()
+    return entry
+
+
+def claim_drop(
+    cursor: Cursor, worker: str, start_index: int
+) -> Cancelled | CompletionDiscarded | Claim:
+    """Consumes what the guest recorded when it dropped the call at `start_index` unread.
+
+    Raises: Divergence if something else is recorded next.
+    """
+    found = cursor.peek()
+    if found is None:
+        return Claim.DRAINED
+    index, entry = found
+    if isinstance(entry, Cancelled | CompletionDiscarded) and entry.start_index == start_index:
+        cursor.take()
+        return entry
+    raise Divergence(
+        worker=worker,
+        index=index,
+        recorded=describe(entry),
+        requested=f"to drop the call at {start_index} unread",
+    )
 
 
 def claim_invocation(cursor: Cursor, worker: str) -> tuple[int, InvocationStarted] | None:

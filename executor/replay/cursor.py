@@ -6,6 +6,7 @@ of at most 1,024 entries. It sorts what it reads:
 - *guest-driven* entries wait, in order, until the replaying guest causes each of them again;
 - an `end` waits under the index of its start;
 - a log hint waits, in order, under its level, outside hidden regions (their text is not compared);
+- a frame of a host's stream waits, in order, under its call;
 - every other hint, and whatever a region hides, is passed over.
 
 *Drained* means that no guest-driven entry is left up to the target; an `end` does not count. An
@@ -28,6 +29,7 @@ from oplog.entry import (
     End,
     EndAtomicRegion,
     Entry,
+    HostStreamFrame,
     InvocationFinished,
     InvocationStarted,
     Log,
@@ -74,6 +76,7 @@ class Cursor:
 
     __slots__ = (
         "_ends",
+        "_frames",
         "_guest",
         "_logs",
         "_next_index",
@@ -90,6 +93,7 @@ class Cursor:
         self._guest: deque[tuple[int, Entry]] = deque()
         self._ends: dict[int, End | Cancelled] = {}
         self._logs: dict[str, deque[Log]] = {}
+        self._frames: dict[int, deque[HostStreamFrame]] = {}
         self.target = target
         self.consumed = 0
         """Guest-driven entries and terminals consumed so far."""
@@ -123,6 +127,14 @@ class Cursor:
             if not self._read_page():
                 return None
         return logs.popleft()
+
+    def take_frame(self, parent_start: int) -> HostStreamFrame | None:
+        """The next unconsumed frame of a call's stream, None if none is left up to the target."""
+        frames = self._frames.setdefault(parent_start, deque())
+        while not frames:
+            if not self._read_page():
+                return None
+        return frames.popleft()
 
     def extend(self, target: int) -> None:
         """Moves the target to a later committed tail."""
@@ -161,5 +173,7 @@ class Cursor:
                     ends[entry.start_index] = entry
             elif isinstance(entry, Log):
                 self._logs.setdefault(entry.level, deque()).append(entry)
+            elif isinstance(entry, HostStreamFrame):
+                self._frames.setdefault(entry.parent_start, deque()).append(entry)
         self._next_index = last + 1
         return True

@@ -4,8 +4,9 @@ A region is first..last, where last is the index of the jump or revert itself an
 entry after the one that stays. Regions are computed latest first, and one whose own entry lies in
 a reverted region does not count: a revert gives back what a jump inside it had hidden.
 
-A jump hides positional entries and delivery hints. A revert hides also errors, decisions and the
-lifecycle.
+A jump hides positional entries and delivery hints, but not the `end` of a call that began before
+its region: the call is still there, and what it came to has not changed. A revert hides also
+errors, decisions and the lifecycle.
 Pending and cancelled invocations, updates and logs are never hidden here (a hidden log is a matter
 of display), and an invocation that has started has consumed its pending entry for good.
 """
@@ -19,24 +20,30 @@ from oplog.entry import (
     CompletionDelivered,
     CompletionDiscarded,
     Decision,
+    End,
     Entry,
     Error,
     Exited,
+    HostStreamFrame,
     Interrupted,
     Jump,
     Log,
     Region,
     Resumed,
     Revert,
+    Suspend,
 )
 
-DELIVERY_HINTS: Final[frozenset[type]] = frozenset({CompletionDelivered, CompletionDiscarded})
+DELIVERY_HINTS: Final[frozenset[type]] = frozenset(
+    {CompletionDelivered, CompletionDiscarded, HostStreamFrame}
+)
 REVERTED_HINTS: Final[frozenset[type]] = DELIVERY_HINTS | {
     Decision,
     Error,
     Exited,
     Interrupted,
     Resumed,
+    Suspend,
 }
 
 
@@ -58,6 +65,10 @@ class HiddenRanges:
     def __contains__(self, index: int) -> bool:
         at = bisect_right(self.firsts, index) - 1
         return at >= 0 and index <= self.lasts[at]
+
+    def first_of(self, index: int) -> int:
+        """Where the range of a hidden index begins."""
+        return self.firsts[bisect_right(self.firsts, index) - 1]
 
     def touches(self, first: int, last: int) -> bool:
         """Whether any hidden index lies in first..last."""
@@ -98,7 +109,11 @@ class Regions:
             return False
         if index in self.reverted and (kind not in HINTS or kind in REVERTED_HINTS):
             return True
-        return index in self.jumped and (kind not in HINTS or kind in DELIVERY_HINTS)
+        if index not in self.jumped:
+            return False
+        if isinstance(entry, End):
+            return entry.start_index >= self.jumped.first_of(index)
+        return kind not in HINTS or kind in DELIVERY_HINTS
 
     def conceals(self, index: int, entry: Entry) -> bool:
         """Whether a reader is shown `entry` as hidden: as `hides`, and logs of hidden regions."""

@@ -2,6 +2,8 @@
 
 A *cut* after entry i is legal if nothing is open there: a jump or revert that kept half of a pair
 would leave a call that nobody ends. A jump's own target may lie in a region, but not in a call.
+Between the `end` of a deferred call and the marker of its delivery a cut is legal: the answer is
+kept, and the guest observes it later. Nor does a call that outlives its invocation hold up a cut.
 
 Pure, and incremental: what is open after a visible entry follows from the visible ones before it.
 Whatever hid others when that entry was the last one hides them still, or was itself undone by a
@@ -59,6 +61,7 @@ class Spans:
     """What is open, entry by entry, in an oplog or its part from one invocation on."""
 
     def __init__(self, regions: Regions) -> None:
+        self._regions = regions
         self._split = HiddenRanges(
             Region(region.first, region.last - 1) for region in regions.counted
         )
@@ -70,6 +73,8 @@ class Spans:
     def add(self, index: int, entry: Entry) -> bool:
         """Takes the next entry; whether it is one of those after which a cut may lie."""
         if index in self._split:
+            if isinstance(entry, End) and not self._regions.hides(index, entry):
+                self.now = step(self.now, index, entry)
             return False
         self.now = step(self.now, index, entry)
         return True

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 import trio
 
-from executor.executor import ignore_output, log_report
 from executor.records import Accepted
 from executor.worker.worker import OnOutput
+from executor.world import ignore_output, log_report
 
 EVENTS_MAX: Final = 4_096
 

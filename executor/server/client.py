@@ -19,7 +19,6 @@ import trio
 
 from executor.deployment import DeployOptions, host_directory
 from executor.errors import Busy, ShemError, StoreError, UsageError
-from executor.executor import World, ignore_output
 from executor.records import (
     Accepted,
     Deployed,
@@ -36,6 +35,7 @@ from executor.server.door import was_killed
 from executor.server.exchange import ConnectionLost, Exchange
 from executor.server.operations import Choice
 from executor.server.shapes import Json
+from executor.world import World, ignore_output
 
 LOADED_WITHIN_S: Final = 2.0
 """A process that does not say by then whether a worker is loaded is not asked further."""

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 from executor.errors import Busy
-from executor.executor import World
 from executor.server.client import ask
 from executor.server.operations import Operations
 from executor.server.serving import open_served
 from executor.worker.opening import open_store
+from executor.world import World
 
 
 @asynccontextmanager

@@ -11,11 +11,12 @@ from hypercorn.trio import serve
 from starlette.applications import Starlette
 
 from executor.errors import StoreError
-from executor.executor import Executor, World
+from executor.executor import Executor
 from executor.server.application import application
 from executor.server.audience import Audience
 from executor.server.door import Door
 from executor.worker.opening import open_store
+from executor.world import World
 
 KEEP_ALIVE_S: Final = 3_600.0
 """Connections belong to processes of this machine and end with them."""

@@ -8,7 +8,7 @@ what is said to be done is durable.
 from contextlib import suppress
 from typing import Final
 
-from executor.durable.session import WRITES_AWAITED_MAX_S
+from executor.durable.open_effects import WRITES_AWAITED_MAX_S
 from executor.errors import AlreadyExists, Busy, InvocationInterrupted, UnknownKey
 from executor.records import Done
 from executor.worker.commits import store_errors

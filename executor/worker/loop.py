@@ -13,13 +13,13 @@ only thing that the next round starts from.
 | exited                             | invocation-finished, exit       | the worker is exited     |
 | met a transient error, or trapped  | error, with the next attempt    | rebuild after the delay  |
 | in a region that wrote             |                                 |                          |
+| waits long for what lasts          | suspend, with the time          | unloaded until then      |
 | asked to go on from an entry       | jump                            | rebuild                  |
 | must not repeat a remote write     | decision: asked                 | the worker is uncertain  |
 | diverged, or panicked in replay    | nothing                         | stands still             |
 | could not be committed             | nothing                         | held until there is room |
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -28,7 +28,7 @@ from typing import Final
 import trio
 
 from executor.durable.inbox import Inbox
-from executor.durable.reasons import CommitFailed, Exited, Jumped, Unsure
+from executor.durable.reasons import CommitFailed, Exited, Jumped, Suspended, Unsure
 from executor.durable.retry import TransientError, retry_delay_s
 from executor.errors import (
     BadHandle,
@@ -63,8 +63,13 @@ class Verdict(Enum):
 
     GO_ON = "go on"
     REBUILD = "rebuild"
+    SUSPEND = "suspend"
     STAND_STILL = "stand still"
     HOLD = "hold"
+
+
+ENDING: Final = frozenset({Verdict.SUSPEND, Verdict.STAND_STILL, Verdict.HOLD})
+"""Verdicts after which the loop ends, until it is started again."""
 
 
 class RebuildTurn:
@@ -167,6 +172,8 @@ class InvocationLoop:
         worker = self.worker
         if worker.deleted or worker.trouble is not None or worker.status.state in RESTING:
             return False
+        if worker.status.state == "suspended":
+            return worker.due
         return worker.status.current is not None or worker.next_key() is not None
 
     @property
@@ -176,11 +183,10 @@ class InvocationLoop:
     async def _run(self) -> None:
         try:
             with self._scope:
-                with trio.CancelScope() as idling:
-                    while await self._has_work_soon(idling):
-                        verdict = await self._step()
-                        if verdict in (Verdict.STAND_STILL, Verdict.HOLD):
-                            break
+                while await self._has_work_soon():
+                    verdict = await self._step()
+                    if verdict in ENDING:
+                        break
                 await self._lose_resident(writes_awaited_s=0)
             if self._lost is not None:
                 error, self._lost = self._lost, None
@@ -194,19 +200,20 @@ class InvocationLoop:
         if not self._scope.cancel_called:
             self.start()  # for what was accepted while the instance was being lost
 
-    async def _has_work_soon(self, idling: trio.CancelScope) -> bool:
-        """Waits until there is work. After too long the scope is cancelled, and with it the wait:
-        the idle instance is to be unloaded.
+    async def _has_work_soon(self) -> bool:
+        """Waits until there is work. False after too long: the idle instance is to be unloaded,
+        unless an effect is under way in it.
         """
-        if self.has_work():
-            return True
-        idling.deadline = trio.current_time() + IDLE_UNLOAD_S
         while not self.has_work():
             self._wake = trio.Event()
             self.worker.notify()
-            await self._wake.wait()
-        idling.deadline = math.inf
-        return not idling.cancel_called
+            with trio.move_on_after(IDLE_UNLOAD_S) as idling:
+                await self._wake.wait()
+            resident = self.resident
+            executing = resident is not None and resident.session.deferred.in_flight
+            if idling.cancelled_caught and not executing:
+                return self.has_work()
+        return True
 
     async def _lose_resident(self, *, writes_awaited_s: float) -> None:
         """Leaves the instance: its effects end, and what it appended is committed."""
@@ -290,11 +297,18 @@ class InvocationLoop:
 
     async def _conclude(self, resident: Resident, outcome: GuestOutcome) -> Verdict:
         """What becomes of the guest that was left: an outcome to record, or nothing of its own."""
+        if isinstance(outcome, Returned):
+            try:
+                await resident.session.deferred.writes_ended()
+            except Exception as failed:
+                outcome = Raised(failed)
         match outcome:
             case Left(CommitFailed(error)) if isinstance(error, OplogError):
                 return self._hold(error)
             case Left(Jumped(target)):
                 return await self._jump(resident, target)
+            case Left(Suspended(wake_at, promises)):
+                return await self._suspend(wake_at, promises)
             case Left(Unsure(start_index)):
                 return await self._ask(start_index)
             case Left(reason) if not isinstance(reason, Exited):
@@ -395,6 +409,18 @@ class InvocationLoop:
         await worker.commit()
         worker.deliver_output()
         return Verdict.REBUILD
+
+    async def _suspend(self, wake_at: int | None, promises: tuple[str, ...]) -> Verdict:
+        """The worker waits without an instance; what wakes it is durable on return."""
+        worker = self.worker
+        await self._lose_resident(writes_awaited_s=0)
+        at = worker.services.sources.wall_ns()
+        worker.append(entries.Suspend(at=at, wake_at=wake_at, promises=promises))
+        await worker.commit()
+        worker.deliver_output()
+        worker.services.wakeups.look()
+        worker.notify()
+        return Verdict.REBUILD if worker.due else Verdict.SUSPEND
 
     async def _ask(self, start_index: int) -> Verdict:
         """Only the worker's owner can say what became of the call at `start_index`."""

@@ -10,6 +10,7 @@ from executor.host.state import HostState, WorkerIdentity
 from executor.replay.cursor import Cursor
 from executor.replay.regions import Regions
 from executor.wasm.instance import Instance, Returned
+from executor.wasm.lane import Lane
 from executor.worker.directory import StoreDirectory, environment
 from executor.worker.resident import Replayed, Resident
 from executor.worker.status import REFUSING
@@ -46,20 +47,10 @@ async def make_resident(
     )
     listener = WorldListener(worker, on_live, on_target)
     lane = services.lanes.assign()
-    session = DurableSession(
-        worker=status.name,
-        writer=worker.writer,
-        cursor=cursor,
-        world=SessionWorld(
-            effects=services.effects,
-            listener=listener,
-            wall_ns=services.sources.wall_ns,
-            append=worker.append,
-            defer=lane.defer,
-        ),
-    )
+    world = session_world(worker, listener, lane)
+    session = DurableSession(worker=status.name, writer=worker.writer, cursor=cursor, world=world)
     session.may_go_live = may_go_live
-    session.decision = status.decision
+    session.decisions = dict(status.decisions)
     session.stop = stop
     listener.state = state = HostState(
         session=session,
@@ -70,6 +61,7 @@ async def make_resident(
         identity=identity(worker),
     )
     state.config = status.config
+    state.suspend_after_s = services.suspend_after_s
     state.directory = StoreDirectory(services.store.engine)
     instance = Instance(
         revision.linker,
@@ -86,6 +78,18 @@ async def make_resident(
         instance=instance,
         lane=lane,
         services=services,
+    )
+
+
+def session_world(worker: Worker, listener: "WorldListener", lane: Lane) -> SessionWorld:
+    services = worker.services
+    return SessionWorld(
+        effects=services.effects,
+        listener=listener,
+        wall_ns=services.sources.wall_ns,
+        append=worker.append,
+        defer=lane.defer,
+        post=services.inbox.post,
     )
 
 

@@ -105,12 +105,9 @@ class Resident:
             return Replayed(outcome=outcome)
         return Replayed(outcome=unlike_recorded(session, outcome, following[0]))
 
-    async def close(self, *, writes_awaited_s: float | None = None) -> None:
+    async def close(self, *, writes_awaited_s: float) -> None:
         """Ends the session's effects, then deletes the instance. Idempotent."""
-        if writes_awaited_s is None:
-            await self.session.close_generation()
-        else:
-            await self.session.close_generation(writes_awaited_s=writes_awaited_s)
+        await self.session.effects.close(writes_awaited_s=writes_awaited_s)
         closed = trio.Event()
         self.instance.close(lambda: self._services.inbox.post(closed.set))
         await closed.wait()

@@ -8,6 +8,7 @@
 | worker_index | `w` worker id (only with pending work)     | empty                       |
 | results      | worker id, digest of the key               | KeyState                    |
 | pending      | worker id, index of the pending entry      | key                         |
+| wakeups      | see `worker/wakeups.py`                    | empty                       |
 
 All rows of a commit go into the transaction of its entries and come from the same fold, so the
 checkpoint is never ahead of the log. A commit of nothing but starts, ends and logs writes no rows:
@@ -25,7 +26,8 @@ import msgspec
 
 from executor.replay.regions import Regions
 from executor.worker.entries import resolved
-from executor.worker.status import KeyState, Status, fold, forgotten
+from executor.worker.status import PAUSED, KeyState, Status, fold, forgotten
+from executor.worker.wakeups import wake_keys
 from oplog.engine import Engine, Row
 from oplog.entry import Entry
 from oplog.errors import OplogCorruptError
@@ -91,6 +93,7 @@ class WorkerRows:
         committed leaves none."""
         self._saved_state = status.state if status.last_index else ""
         self._saved_work = has_work(status) if status.last_index else False
+        self._saved_wakes = wake_keys(status, worker_id) if status.last_index else frozenset()
         self._saved_index = status.last_index
         self._dirty = False
 
@@ -149,7 +152,7 @@ class WorkerRows:
         status = self.status
         if last_index > status.last_index:
             status.last_index = last_index
-            if status.state == "retrying":
+            if status.state in PAUSED:
                 status.state = "running"
                 self._dirty = True  # the row that lists the worker by its state changes too
 
@@ -173,6 +176,7 @@ class WorkerRows:
             value = b"" if work else None
             rows.append(Row(table="worker_index", key=work_row(self.worker_id), value=value))
             self._saved_work = work
+        rows.extend(self._wake_rows())
         rows.extend(
             Row(
                 table="results",
@@ -187,6 +191,14 @@ class WorkerRows:
         }
         rows.append(Row(table="workers", key=self.worker_id, value=encode_status(status)))
         return rows
+
+    def _wake_rows(self) -> Iterable[Row]:
+        wakes = wake_keys(self.status, self.worker_id)
+        for key in self._saved_wakes - wakes:
+            yield Row(table="wakeups", key=key, value=None)
+        for key in wakes - self._saved_wakes:
+            yield Row(table="wakeups", key=key, value=b"")
+        self._saved_wakes = wakes
 
     def _state_rows(self) -> Iterable[Row]:
         status = self.status
@@ -269,6 +281,7 @@ def delete_rows(engine: Engine, worker_id: bytes, status: Status) -> list[Row]:
         Row(table="worker_names", key=sortable_name(status.name), value=None),
         Row(table="worker_index", key=work_row(worker_id), value=None),
         Row(table="worker_index", key=state_row(status.state, status.name), value=None),
+        *(Row(table="wakeups", key=key, value=None) for key in wake_keys(status, worker_id)),
     ]
     for table in ("results", "pending"):
         after: bytes | None = None

@@ -37,6 +37,7 @@ from oplog.entry import (
     Resumed,
     Revert,
     SetPersistenceLevel,
+    Suspend,
 )
 
 State = Literal[
@@ -54,6 +55,8 @@ STATES: Final[tuple[State, ...]] = (
 )
 REFUSING: Final[frozenset[str]] = frozenset({"failed", "exited"})
 """States in which a worker takes no new invocation and is never run."""
+PAUSED: Final[frozenset[str]] = frozenset({"retrying", "suspended"})
+"""States in which an invocation is to go on later, by itself."""
 
 Cuts = list[tuple[int, Jump | Revert]]
 
@@ -109,8 +112,14 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whether the current invocation opened an atomic region or a zone that persists nothing."""
     decision: tuple[int, str] = (0, "")
     """Of the last decision: the start of the call, and the choice."""
+    decisions: dict[int, str] = {}
+    """The last choice for each call of the current invocation that was decided upon."""
     decided_index: int = 0
     """The index of the last decision."""
+    wake_at: int | None = None
+    """Wall time at which a suspended worker goes on by itself."""
+    promises: tuple[str, ...] = ()
+    """What else a suspended worker waits for."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -143,6 +152,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             status.attempts = {}
             status.retry_at = 0
             status.marked = False
+            status.decisions = {}
             status.current = KeyState(
                 key=entry.key,
                 function=entry.function,
@@ -157,6 +167,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             fold_error(status, entry)
         case Decision():
             status.decision = entry.start_index, entry.choice
+            status.decisions = status.decisions | {entry.start_index: entry.choice}
             status.decided_index = index
             status.state = "uncertain" if entry.choice == "asked" else "running"
         case BeginAtomicRegion():
@@ -171,6 +182,10 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             status.state = "interrupted"
         case Resumed():
             status.state = "idle" if status.current is None else "running"
+        case Suspend():
+            status.state = "suspended"
+            status.wake_at = entry.wake_at
+            status.promises = entry.promises
         case Exited():
             pass  # a hint: the outcome beside it is what ends the worker
         case Log():
@@ -261,8 +276,8 @@ def is_held_up(status: Status) -> bool:
 
 
 def fold_progress(status: Status) -> None:
-    """Any entry of the guest's own after an error: the next attempt is under way."""
-    if status.state == "retrying":
+    """Any entry of the guest's own after an error, or a suspension: it runs again."""
+    if status.state in PAUSED:
         status.state = "running"
 
 

@@ -38,6 +38,7 @@ from executor.worker.revision import Revision, Revisions
 from executor.worker.room import RoomProbe
 from executor.worker.rows import WorkerRows, read_key_state, read_queue, read_status
 from executor.worker.status import CANCELLED, REFUSING, KeyState, Status, request_digest
+from executor.worker.wakeups import Wakeups
 from oplog.engine import Row
 from oplog.entry import (
     CancelPendingInvocation,
@@ -83,6 +84,9 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     sources: Sources
     files: Callable[[Revision, Status], FileTree]
     """A new tree with the revision's initial files, in the worker's limits."""
+    wakeups: Wakeups
+    suspend_after_s: float
+    """A wait that is known to take longer gives up its instance."""
     on_output: OnOutput
     report: Callable[[str], None]
     """Tells the operator something that belongs to no caller."""
@@ -127,6 +131,12 @@ class Worker:
     @property
     def status(self) -> Status:
         return self.rows.status
+
+    @property
+    def due(self) -> bool:
+        """Whether what a suspended worker waits for has come."""
+        wake_at = self.status.wake_at
+        return wake_at is not None and wake_at <= self.services.sources.wall_ns()
 
     @property
     def unsaved(self) -> bool:

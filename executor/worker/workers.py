@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from executor.durable.session import WRITES_AWAITED_MAX_S
+from executor.durable.open_effects import WRITES_AWAITED_MAX_S
 from executor.errors import (
     AlreadyExists,
     HostBindingError,
@@ -44,6 +44,8 @@ class Workers:
         self._reader = reader
         self._loops: WeakValueDictionary[str, InvocationLoop] = WeakValueDictionary()
         """Those that run or that somebody waits for; what is idle and unloaded is only a row."""
+        self._runs_all = False
+        services.wakeups.wake = self._wake
         self._leaving: set[str] = set()
         """Names of workers that are being deleted."""
 
@@ -171,9 +173,12 @@ class Workers:
     # -- all of them ---------------------------------------------------------------------------
 
     async def take_up_all(self) -> None:
-        """Starts every worker with pending work, from the index; a bad one is reported. Others get
-        their turn in between, however many there are.
+        """Starts every worker with pending work, from the index, and wakes from here on every one
+        that is due; a bad one is reported. Others get their turn in between, however many there
+        are.
         """
+        self._runs_all = True
+        self._services.wakeups.start_over()
         engine = self._services.store.engine
         after: bytes | None = None
         while page := await trio.to_thread.run_sync(
@@ -191,6 +196,15 @@ class Workers:
                 self.take_up(status.name)
         except Exception as error:
             self._services.report(f"worker {worker_id.hex()} is skipped: {error}")
+
+    def _wake(self, worker_id: bytes) -> None:
+        """A suspended worker is due: it runs if this process runs all, or somebody named it."""
+        if self._runs_all:
+            self._take_up(worker_id)
+            return
+        for loop in list(self._loops.values()):
+            if loop.worker.id == worker_id:
+                loop.start()
 
     def troubles(self) -> list[ShemError]:
         """Why workers with work stand still."""

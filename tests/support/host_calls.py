@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from executor.durable.definition import NOT_READY, Awaited, Local, Recorded
+from executor.durable.definition import NOT_READY, TO_RECORD, Awaited, Local, Recorded
 from executor.durable.modes import Modes
 from executor.durable.trace import Trace
 from executor.host import INTERFACES
@@ -40,6 +40,7 @@ class FakeSession:
         self.call_key = ""
         self.worker = "component/worker"
         self.logged = []
+        self.may_suspend = False
         self.modes = Modes()
         self.trace = Trace(self.worker, bytes(16))
         self.trace.enter_invocation(
@@ -117,6 +118,10 @@ class Guest:
     def _perform(self, row, arguments):
         if isinstance(row, Local):
             return row.call(self.state, *arguments)
+        if row.local is not None:
+            value = row.local(self.state, *arguments)
+            if value is not TO_RECORD:
+                return value
         answer = self._answer(row, arguments)
         if row.observe is None:
             return answer

@@ -9,9 +9,10 @@ from typing import Final, TypeVar
 
 from executor.durable.definition import NOT_READY, Awaited, Local, NotReady, Recorded
 from executor.durable.function_type import READ_LOCAL
+from executor.durable.reasons import Leave
 from executor.errors import GuestTrap
 from executor.host.interface import host_interface
-from executor.host.pollables import AlwaysReady, Pollable, observe_ready
+from executor.host.pollables import AlwaysReady, Pollable
 from executor.host.state import HostState
 from executor.host.streams import (
     BLOCKING_WRITE_BYTES_MAX,
@@ -22,13 +23,12 @@ from executor.host.streams import (
     StreamClosed,
     StreamFailed,
 )
+from executor.host.waiting import ready_indices, wait_ready
 from executor.wasm.values import Err, Ok, Variant
 
 T = TypeVar("T")
 
 CLOSED: Final = Err(Variant("closed"))
-WAIT_MAX_NS: Final = 3_600_000_000_000
-"""A wait for something without a deadline looks again after this time."""
 
 
 def debug_string(state: HostState, error: int) -> str:
@@ -38,45 +38,33 @@ def debug_string(state: HostState, error: int) -> str:
 # -- poll ----------------------------------------------------------------------------------------
 
 
-def ready_indices(state: HostState, numbers: list[int]) -> list[int]:
-    now_ns = state.clock.read(state.sources.monotonic_ns())
-    return [
-        index
-        for index, number in enumerate(numbers)
-        if state.handles.get(number, Pollable).is_ready(now_ns)
-    ]
+def pollables(state: HostState, numbers: list[int]) -> list[Pollable]:
+    return [state.handles.get(number, Pollable) for number in numbers]
 
 
 def is_ready(state: HostState, number: int) -> bool:
-    return bool(ready_indices(state, [number]))
+    return bool(ready_indices(state, pollables(state, [number])))
 
 
 def observe_is_ready(state: HostState, ready: bool, number: int) -> bool:
     if ready:
-        observe_ready(state.clock, state.handles.get(number, Pollable))
+        observe_poll(state, [0], [number])
     return ready
 
 
 def attempt_poll(state: HostState, numbers: list[int]) -> list[int] | NotReady:
     if not numbers:
         raise GuestTrap("poll of an empty list, which would wait for ever", where="wasi:io/poll")
-    return ready_indices(state, numbers) or NOT_READY
+    return ready_indices(state, pollables(state, numbers)) or NOT_READY
 
 
-async def wait_poll(state: HostState, numbers: list[int]) -> list[int]:
-    while True:
-        ready = attempt_poll(state, numbers)
-        if not isinstance(ready, NotReady):
-            return ready
-        deadlines = [state.handles.get(number, Pollable).deadline_ns for number in numbers]
-        due = [state.clock.monotonic_at(deadline) for deadline in deadlines if deadline is not None]
-        looked_ns = state.sources.monotonic_ns() + WAIT_MAX_NS
-        await state.sources.sleep_until(min([looked_ns, *due]))
+async def wait_poll(state: HostState, numbers: list[int]) -> list[int] | Leave:
+    return await wait_ready(state, pollables(state, numbers))
 
 
 def observe_poll(state: HostState, ready: list[int], numbers: list[int]) -> list[int]:
     for index in ready:
-        observe_ready(state.clock, state.handles.get(numbers[index], Pollable))
+        state.handles.get(numbers[index], Pollable).observe(state.clock)
     return ready
 
 
@@ -84,12 +72,13 @@ def attempt_block(state: HostState, number: int) -> NotReady | None:
     return None if is_ready(state, number) else NOT_READY
 
 
-async def wait_block(state: HostState, number: int) -> None:
-    await wait_poll(state, [number])
+async def wait_block(state: HostState, number: int) -> Leave | None:
+    ready = await wait_ready(state, pollables(state, [number]))
+    return ready if isinstance(ready, Leave) else None
 
 
 def observe_block(state: HostState, _answer: None, number: int) -> None:
-    observe_ready(state.clock, state.handles.get(number, Pollable))
+    observe_poll(state, [0], [number])
 
 
 # -- streams -------------------------------------------------------------------------------------

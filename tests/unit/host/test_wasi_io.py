@@ -1,6 +1,7 @@
 import pytest
 
 from executor.errors import GuestTrap
+from executor.host import waiting
 from executor.host.streams import InputStream, IoError, OutputStream, StreamFailed
 from executor.host.wasi import io
 from executor.wasm.values import Err, Variant
@@ -54,7 +55,7 @@ def test_poll_does_not_wait_where_a_stream_is_among_its_pollables(guest):
 
 
 def test_a_long_wait_looks_at_the_clock_in_between(guest):
-    pollable = timer(guest, io.WAIT_MAX_NS * 2 + 1)
+    pollable = timer(guest, waiting.WAIT_MAX_NS * 2 + 1)
     guest.call("wasi:io/poll.[method]pollable.block", pollable)
     assert len(guest.sources.slept_until) == 3
 

@@ -17,6 +17,7 @@ from oplog.entry import (
     Error,
     Exited,
     Failure,
+    HostStreamFrame,
     Interrupted,
     InvocationFinished,
     InvocationStarted,
@@ -37,6 +38,7 @@ from oplog.entry import (
     SpanFinished,
     SpanStarted,
     Start,
+    Suspend,
 )
 
 AT: Final = 1_700_000_000_123_456_789
@@ -109,6 +111,12 @@ SAMPLES: Final[dict[str, Entry]] = {
     "completion-delivered": CompletionDelivered(at=AT, start_index=4),
     "completion-delivered, full": CompletionDelivered(at=AT, start_index=4, missed_reads=2),
     "completion-discarded": CompletionDiscarded(at=AT, start_index=4),
+    "host-stream-frame": HostStreamFrame(at=AT, parent_start=4, stream="request-body"),
+    "host-stream-frame, full": HostStreamFrame(
+        at=AT, parent_start=4, stream="request-body", payload=VALUE
+    ),
+    "suspend": Suspend(at=AT),
+    "suspend, full": Suspend(at=AT, wake_at=AT + 1, promises=("00-4", "00-7")),
     "interrupted": Interrupted(at=AT),
     "resumed": Resumed(at=AT),
     "cancel-pending-invocation": CancelPendingInvocation(at=AT, key="order-1"),

@@ -10,6 +10,7 @@ from oplog.entry import (
     CompletionDelivered,
     CompletionDiscarded,
     End,
+    EndAtomicRegion,
     Error,
     Exited,
     Jump,
@@ -31,7 +32,10 @@ DELIVERED = CompletionDelivered(at=AT, start_index=1)
 DISCARDED = CompletionDiscarded(at=AT, start_index=1)
 DELIVERY = {CompletionDelivered, CompletionDiscarded}
 KINDS = [NO_OP, LOG, PENDING, ERROR, EXITED, DELIVERED, DISCARDED]
-KINDS += [End(at=AT, start_index=1), Start(at=AT, function="f", function_type="read-local")]
+KINDS += [
+    EndAtomicRegion(at=AT, begin_index=2),
+    Start(at=AT, function="f", function_type="read-local"),
+]
 
 
 def jump(first, last, subtree=None):
@@ -156,3 +160,10 @@ def test_any_mixture_of_jumps_and_reverts_hides_what_a_slow_model_hides(seed):
         first = chosen.randrange(1, index + 1)
         touched = any(i in regions.jumped or i in regions.reverted for i in range(first, index + 1))
         assert regions.touches(first, index) == touched
+
+
+def test_a_jump_leaves_the_end_of_a_call_that_began_before_its_region():
+    regions = Regions([jump(4, 7)])
+    assert not regions.hides(5, End(at=AT, start_index=3))
+    assert regions.hides(5, End(at=AT, start_index=4))
+    assert Regions([revert(4, 7)]).hides(5, End(at=AT, start_index=3))

@@ -134,3 +134,9 @@ def visible_indices(entries):
     regions = Regions(cuts(entries))
     hidden = [i for i in range(1, len(entries) + 1) if i in regions.jumped or i in regions.reverted]
     return [i for i in range(1, len(entries) + 1) if i not in hidden]
+
+
+def test_a_call_that_began_before_a_hidden_region_and_ended_in_it_has_ended():
+    found = opened(STARTED, START, BEGIN, NO_OP, end(2), jump(4, 6), NO_OP)
+    assert found[3].calls == {2}
+    assert found[7].calls == set()

@@ -1,0 +1,86 @@
+"""What an executor runs in, and what its workers share of it."""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypedDict
+
+import trio
+
+from executor.durable.effects import Perform, TrioEffects
+from executor.durable.inbox import Inbox
+from executor.sources import Sources, SystemSources
+from executor.wasm.lane import Lanes
+from executor.worker.initial_files import initial_files
+from executor.worker.revision import Revisions
+from executor.worker.room import RoomProbe
+from executor.worker.wakeups import Wakeups
+from executor.worker.worker import OnOutput, WorkerServices
+from oplog.reader import Reader
+from oplog.store import Store
+
+_log = logging.getLogger(__name__)
+
+REBUILDS_MAX: Final = 16
+"""Workers that replay at the same time."""
+SUSPEND_AFTER_S: Final = 10.0
+
+
+class World(TypedDict, total=False):
+    """What an executor runs in; what is left out is the real one."""
+
+    store: Store | None
+    """An open store, owned by the executor from then on."""
+    sources: Sources | None
+    """Clocks, randomness and sleep."""
+    perform: Perform | None
+    """The one way of effects to the outside."""
+    on_output: OnOutput | None
+    """Committed output of guests, on the trio thread."""
+    report: Callable[[str], None] | None
+    """What belongs to no caller: a worker that stands still."""
+    suspend_after_s: float
+    """A wait that is known to take longer gives up its instance; 10 s."""
+    before_close: Callable[[], None] | None
+    """Called last, before the store and with it its lock is given up."""
+
+
+class Running(NamedTuple):
+    """What an open executor has under way."""
+
+    lanes: Lanes
+    effects: TrioEffects
+    inbox: Inbox
+    nursery: trio.Nursery
+
+
+def worker_services(
+    store: Store, revisions: Revisions, running: Running, world: World
+) -> WorkerServices:
+    engine = store.engine
+    sources = world.get("sources") or SystemSources()
+    return WorkerServices(
+        store=store,
+        reader=Reader(engine),
+        revisions=revisions,
+        lanes=running.lanes,
+        effects=running.effects,
+        inbox=running.inbox,
+        room=RoomProbe(running.nursery, engine.probe),
+        store_lost=trio.Event(),
+        rebuilds=trio.CapacityLimiter(REBUILDS_MAX),
+        nursery=running.nursery,
+        sources=sources,
+        files=initial_files(engine),
+        wakeups=Wakeups(engine, sources),
+        suspend_after_s=world.get("suspend_after_s", SUSPEND_AFTER_S),
+        on_output=world.get("on_output") or ignore_output,
+        report=world.get("report") or log_report,
+    )
+
+
+def ignore_output(worker: str, level: str, text: bytes) -> None:
+    """Nobody listens; the oplog has it."""
+
+
+def log_report(text: str) -> None:
+    _log.warning("%s", text)
