@@ -6,12 +6,14 @@ is made beside its place and moved there, under a lock, so that concurrent calle
 old component or the new one, whole. `python guests/recipes.py GUEST...` builds and prints paths.
 
 Tools come from PyPI (`requirements-guests.txt`) and run in the interpreter that runs this file:
-componentize-py for Python, the C compiler of `ziglang` and `wasm-tools` for C.
+componentize-py for Python, the C compiler of `ziglang` and `wasm-tools` for C. For JavaScript it is
+componentize-qjs from npm, which needs Node.js; `package-lock.json` says exactly which.
 """
 
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,7 +45,7 @@ class Recipe(NamedTuple):
     sources: tuple[str, ...]
     """Files and folders below `guests/` that the component is made of."""
     tools: tuple[str, ...]
-    """Distributions whose version is part of what was built."""
+    """Distributions of PyPI whose version is part of what was built."""
     build: Callable[[Path], None]
     """Writes the component to the path."""
 
@@ -52,10 +54,14 @@ class BuildError(Exception):
     """A tool refused; the message is its command and what it said."""
 
 
+class ToolMissingError(BuildError):
+    """What the guest is built with is not on this machine, and does not come with pip."""
+
+
 def build(guest: str) -> Path:
     """The path of the guest's component, built now if need be: C takes 1 s, Python 5 to 10 s.
 
-    Blocks. Raises `BuildError` with the tool's own words.
+    Blocks. Raises `BuildError` with the tool's own words, `ToolMissingError` of an absent one.
     """
     recipe = RECIPES[guest]
     wanted = digest(recipe)
@@ -118,8 +124,38 @@ def build_c(world: str, folder: str, out: Path) -> None:
     run_tool(*component, "new", str(embedded), "-o", str(out))
 
 
+def build_js(world: str, folder: str, out: Path) -> None:
+    for tool in ("node", "npm"):
+        if shutil.which(tool) is None:
+            raise ToolMissingError(f"{tool} is not installed: guests in JavaScript need Node.js 18")
+    tools = (BUILD / "node").resolve()  # npm takes a linked prefix for a package
+    with locked("node"):
+        if not same_content(GUESTS / "package-lock.json", tools / "package-lock.json"):
+            tools.mkdir(exist_ok=True)
+            for file in ("package.json", "package-lock.json"):
+                shutil.copy(GUESTS / file, tools)
+            try:
+                run("npm", "ci", "--prefix", str(tools), "--ignore-scripts", "--no-audit")
+            except BuildError:
+                (tools / "package-lock.json").unlink()  # nothing is installed
+                raise
+    source = GUESTS / folder
+    run(
+        *("node", str(tools / "node_modules" / "componentize-qjs" / "cli.mjs")),
+        *("--wit", str(source / "wit"), "--world", world, "--js", str(source / "app.js")),
+        *("--opt-size", "--sync", "--output", str(out)),
+    )
+
+
+def same_content(one: Path, other: Path) -> bool:
+    return other.exists() and one.read_bytes() == other.read_bytes()
+
+
 def run_tool(*arguments: str) -> None:
-    command = (sys.executable, *arguments)
+    run(sys.executable, *arguments)
+
+
+def run(*command: str) -> None:
     environment = {
         **os.environ,
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -139,6 +175,14 @@ def python_recipe(folder: str) -> Recipe:
     )
 
 
+def js_recipe(folder: str) -> Recipe:
+    return Recipe(
+        sources=("package-lock.json", f"{folder}/app.js", f"{folder}/wit"),
+        tools=(),
+        build=lambda out: build_js(folder, folder, out),
+    )
+
+
 def c_recipe(folder: str) -> Recipe:
     return Recipe(
         sources=("include", f"{folder}/{folder}.c", f"{folder}/wit"),
@@ -149,6 +193,7 @@ def c_recipe(folder: str) -> Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "order": python_recipe("order"),
+    "trip": js_recipe("trip"),
     "types": c_recipe("types"),
     "counter": c_recipe("counter"),
     "printer": c_recipe("printer"),
@@ -165,6 +210,8 @@ def main(guests: list[str]) -> int:
     for guest in guests or RECIPES:
         try:
             print(build(guest))
+        except ToolMissingError as error:
+            print(f"{guest} is not built: {error}", file=sys.stderr)
         except BuildError as error:
             print(error, file=sys.stderr)
             return 1

@@ -4,6 +4,7 @@ So a guest that is wrong is found here, and not taken for a fault of the executo
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,27 @@ def test_the_order_guest_charges_each_item_and_keeps_a_ledger(tmp_path: Path) ->
     assert guest.call("status", "o3") is None
     assert guest.call("ledger") == [f"{receipt['placed-at']}\to1\tada\t1500"]
     assert "order o1: item 5 of 5, sku-5, 500 cents\n" in (tmp_path / "out").read_text()
+
+
+def test_the_trip_guest_books_every_leg_or_pays_back(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+    guest = Guest(
+        guests.trip_component(), "demo:trips/workflow", {"demo:bank/api": bank(asked)}, WasiConfig()
+    )
+    legs = [record(place=f"p{n}", payer="ada", cents=100 * n) for n in range(1, 4)]
+    trip = plain(guest.call("book", "ada", legs))
+    assert trip["references"] == ["ref-1", "ref-2", "ref-3"]
+    assert trip["total-cents"] == 600
+    assert re.fullmatch("[0-9A-F]{6}", trip["locator"])
+    assert plain(guest.call("book", "ada", legs)) == trip == plain(guest.call("booked", "ada"))
+    assert asked == [("ada", 100), ("ada", 200), ("ada", 300)]
+
+    legs.append(record(place="nowhere", payer="poor", cents=1))
+    assert guest.call("book", "bob", legs) == "nowhere: no money"
+    assert asked[3:6] == [("ada", 100), ("ada", 200), ("ada", 300)]
+    assert asked[6:] == [("airline", 300), ("airline", 200), ("airline", 100)]
+    assert guest.call("booked", "bob") is None
+    assert guest.call("totals") == (1, 600)
 
 
 POINT = {"x": -1, "y": 0.5}

@@ -14,6 +14,7 @@
 | talker   | talker (WAT)   | output, and then a long computation                                  |
 | exit     | exiter (WAT)   | exits after a remote write                                           |
 | order    | order (Python) | remote writes, files, output, clocks, random: 18 MB of interpreter   |
+| trip     | trip (JS)      | remote writes, clock and random numbers: 1 MB of interpreter         |
 """
 
 import re
@@ -103,6 +104,7 @@ def scenarios() -> dict[str, Scenario]:
         talker(),
         exiter(),
         order(),
+        trip(),
     )
     return {scenario.name: scenario for scenario in found}
 
@@ -401,4 +403,47 @@ def order() -> Scenario:
         },
         across=ledger_agrees,
         charges=3,
+    )
+
+
+def trip() -> Scenario:
+    worker = "trips/agency"
+    legs = [("Oslo", 100), ("Rome", 250)]
+    shown = ", ".join(
+        f'{{place: "{place}", payer: "ann", cents: {cents}}}' for place, cents in legs
+    )
+
+    def booked(answer: Answer) -> bool:
+        references = ", ".join(f'"{reference}"' for reference in answer.references)
+        pattern = (
+            rf"ok\({{legs: \[{re.escape(shown)}\], references: \[{references}\], "
+            rf'total-cents: 350, booked-at: \d{{13}}, locator: "[0-9A-F]{{6}}"}}\)'
+        )
+        return re.fullmatch(pattern, answer.text) is not None
+
+    def agrees(answers: Mapping[str, Answer]) -> bool:
+        return answers["booked"].text == answers["ann"].text.replace("ok(", "some(", 1)
+
+    return Scenario(
+        name="trip",
+        component="trips",
+        wasm=guests.trip_component,
+        workers=(worker,),
+        steps=(
+            Invoke(worker=worker, function="book", arguments=('"ann"', f"[{shown}]"), key="ann"),
+            Submit(worker=worker, function="book", arguments=('"bob"', "[]"), key="bob"),
+            Wait(worker=worker, key="bob"),
+        ),
+        queries=(
+            Invoke(worker=worker, function="booked", arguments=('"ann"',), key="booked"),
+            Invoke(worker=worker, function="totals", key="totals"),
+        ),
+        checks={
+            "ann": booked,
+            "bob": says('err("a trip needs at least one leg")'),
+            "booked": lambda answer: answer.text.startswith("some("),
+            "totals": says("(1, 350)"),
+        },
+        across=agrees,
+        charges=2,
     )

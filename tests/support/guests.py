@@ -3,6 +3,7 @@
 | guest          | exports                                             | imports                |
 |----------------|-----------------------------------------------------|------------------------|
 | order (Python) | demo:orders/workflow: place, status, orders, ledger | demo:orders/bank, WASI |
+| trip (JS)      | demo:trips/workflow: book, booked, totals           | demo:bank/api, WASI    |
 | types (C)      | demo:types/echo: one function a type                | demo:types/mirror      |
 | counter (C)    | demo:counter/api: add, get, charge-many, fail, spin | bank, clock, random    |
 | printer (C)    | demo:printer/api: print, warn, write                | stdout and stderr      |
@@ -19,6 +20,8 @@
 from functools import cache
 from typing import Final
 
+import pytest
+
 from guests import recipes
 
 
@@ -26,6 +29,15 @@ from guests import recipes
 def order_component() -> bytes:
     """19 MB; the first build of its sources takes 5 to 10 s."""
     return recipes.build("order").read_bytes()
+
+
+@cache
+def trip_component() -> bytes:
+    """1 MB; skips the test where there is no Node.js to build it with."""
+    try:
+        return recipes.build("trip").read_bytes()
+    except recipes.ToolMissingError as error:
+        pytest.skip(str(error))
 
 
 @cache

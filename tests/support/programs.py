@@ -15,6 +15,7 @@
 | scribe  | C                | files, and a wait between two writes                      |
 | types   | C                | a value of every WIT type, and host resources             |
 | order   | Python           | everything that a language's runtime asks of its host     |
+| trip    | JavaScript       | remote writes, and others that make up for them           |
 """
 
 import math
@@ -208,6 +209,10 @@ def item(sku: str, cents: int) -> dict[str, object]:
     return {"sku": sku, "quantity": 1, "cents": cents}
 
 
+def leg(place: str, cents: int, payer: str = "ann") -> dict[str, object]:
+    return {"place": place, "payer": payer, "cents": cents}
+
+
 def order(number: str, customer: str, *cents: int) -> dict[str, object]:
     return {"id": number, "customer": customer, "items": [item(f"s{c}", c) for c in cents]}
 
@@ -308,6 +313,16 @@ PROGRAMS = {
                 ("place", (order("o2", "poor", 10),)),
                 ("status", ("o2",)),
                 ("ledger", ()),
+            ),
+        ),
+        Program(
+            "trip",
+            guests.trip_component,
+            (
+                ("book", ("ann", [leg("Oslo", 100), leg("Rome", 250)])),
+                ("book", ("bob", [leg("Oslo", 10), leg("Rome", 20), leg("Mars", 1, "poor")])),
+                ("booked", ("ann",)),
+                ("totals", ()),
             ),
         ),
     )
