@@ -2,6 +2,9 @@
 
 An operation that only waits ends with its connection; every other one goes on to its end whether or
 not somebody still listens, since who asks may be gone at any moment and half of it is worse.
+
+A Ctrl-C is for the process and not for an exchange, where Hypercorn would take it for a failure of
+the application and go on: it is put off until it reaches the process's own task.
 """
 
 from collections.abc import Awaitable, Callable
@@ -199,6 +202,7 @@ class Exchange:
         self._nursery = nursery
         """Of what goes on without its connection."""
 
+    @trio.lowlevel.enable_ki_protection
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         body = await request.body()
@@ -226,6 +230,7 @@ class Exchange:
                 await answer(listener, told, scope, receive, send)
                 connection.cancel_scope.cancel()
 
+    @trio.lowlevel.enable_ki_protection
     async def _perform(
         self, operation: Operation, asked: msgspec.Struct, listener: Listener, told: list[Json]
     ) -> None:
@@ -237,6 +242,7 @@ class Exchange:
         listener.end()
 
 
+@trio.lowlevel.enable_ki_protection
 async def end_with_connection(
     receive: Receive, listener: Listener, scope: trio.CancelScope
 ) -> None:

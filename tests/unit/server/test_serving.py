@@ -1,8 +1,9 @@
 """A served store and those who ask it, in one process."""
 
 import json
+import signal
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -168,3 +169,33 @@ def test_errors_of_the_block_arrive_bare(tmp_path):
             pass
 
     run(case)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["in the exchange", "in the operation"])
+def test_a_ctrl_c_that_meets_an_exchange_ends_the_process_that_serves(tmp_path, waits, monkeypatch):
+    def press_ctrl_c(*_):
+        signal.raise_signal(signal.SIGINT)
+        return b"{}"
+
+    async def pressed(_shem, _worker):
+        press_ctrl_c()
+
+    if waits:
+        monkeypatch.setattr("executor.server.application.body_line", press_ctrl_c)
+        monkeypatch.setattr("executor.server.application.json_response", press_ctrl_c)
+    else:
+        monkeypatch.setattr("executor.executor.Executor.worker", pressed)
+    request = post("worker", '{"worker": "adder/w"}')
+
+    async def ask_once():
+        with suppress(OSError):
+            await trio.to_thread.run_sync(answered, tmp_path, request)
+
+    async def case():
+        async with open_served(tmp_path), trio.open_nursery() as nursery:
+            nursery.start_soon(ask_once)
+            await trio.sleep(20)
+
+    with pytest.raises(BaseExceptionGroup) as ended:
+        trio.run(case)
+    assert ended.value.subgroup(KeyboardInterrupt) is not None
