@@ -231,6 +231,8 @@ def _struct_fields(struct: msgspec.Struct) -> Json:
         value = getattr(struct, name)
         if value is None or (isinstance(value, msgspec.Raw) and not memoryview(value).nbytes):
             continue
+        if name == "backtrace" and not value:
+            continue  # only a trap has one
         fields[name] = time_text(value) if name in TIMES else _field(name, value)
     return fields
 
