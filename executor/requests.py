@@ -12,6 +12,7 @@ from executor.wasm.function_name import resolve
 from executor.wasm.plain import encode_arguments
 from executor.wasm.types import FuncType
 from executor.wasm.wave import parse_arguments
+from executor.wasm.weight import check_weight
 from oplog.entry import Raw
 
 KEY_BYTES_MAX: Final = 1_024
@@ -40,9 +41,12 @@ def check_key(key: str) -> None:
 
 
 def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | WaveArguments) -> Raw:
-    """The canonical bytes of the arguments. Raises: BadArguments."""
+    """The canonical bytes of the arguments. Raises: BadArguments, LimitError."""
     if isinstance(arguments, WaveArguments):
         values = parse_arguments(wit, arguments.texts, path)
     else:
         values = canonical_arguments(wit, arguments, path)
-    return encode_arguments(wit, values)
+    raw = encode_arguments(wit, values)
+    types = (of for _, of in wit.params)
+    check_weight(zip(types, values, strict=True), raw, "the arguments take", path)
+    return raw

@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.wasm.plain",
         "executor.wasm.types",
         "executor.wasm.values",
+        "executor.wasm.weight",
         "executor.wasm.wit",
         "oplog",
     ),

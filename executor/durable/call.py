@@ -27,6 +27,7 @@ from executor.wasm.check import compile_canonical
 from executor.wasm.host_function import PENDING, HostFunction
 from executor.wasm.plain import compile_plain
 from executor.wasm.types import FuncType, WitType
+from executor.wasm.weight import check_weight
 from executor.wasm.wit import parse_type
 from oplog.codec import decode_value, encode_value
 from oplog.entry import ABSENT, EMPTY_ARRAY, Raw
@@ -78,10 +79,10 @@ def local_or_awaited(
 class AnswerCodec:
     """Between a call's answer and the raw `response` of its `end`."""
 
-    __slots__ = ("_canonical", "_from_plain", "_to_plain", "_type")
+    __slots__ = ("_canonical", "_from_plain", "_to_plain", "type")
 
     def __init__(self, answer_type: WitType | None) -> None:
-        self._type = answer_type
+        self.type = answer_type
         if answer_type is None:
             self._to_plain = self._from_plain = None
         else:
@@ -89,12 +90,12 @@ class AnswerCodec:
             self._canonical = compile_canonical(answer_type)
 
     def encode(self, answer: object) -> Raw:
-        if self._type is None:
+        if self.type is None:
             return ABSENT
         return Raw(encode_value(answer if self._to_plain is None else self._to_plain(answer)))
 
     def decode(self, response: Raw) -> object:
-        if self._type is None:
+        if self.type is None:
             return None
         plain = decode_value(response)
         return plain if self._from_plain is None else self._from_plain(plain)
@@ -104,7 +105,7 @@ class AnswerCodec:
 
         Raises: GuestError naming the function, the place in its answer, and what belongs there.
         """
-        if self._type is None:
+        if self.type is None:
             return None
         try:
             return self._canonical(answer)
@@ -203,7 +204,9 @@ def awaited_call(
 
         def answered(answer: object) -> tuple[Raw, object]:
             value = codec.checked(answer, function)
-            return codec.encode(value), seen(state, value, arguments)
+            response = codec.encode(value)
+            check_weight([(codec.type, value)], response, "the answer takes", function)
+            return response, seen(state, value, arguments)
 
         session.call_key = key
         effect = Effect(

@@ -22,7 +22,7 @@ from executor.wasm.component import ExportedFunction
 from executor.wasm.host_function import LeaveGuest
 from executor.wasm.lane import Lane
 from executor.wasm.linker import Linker
-from executor.wasm.traps import Trapped, trapped
+from executor.wasm.traps import PASSED_TOO_MUCH, Trapped, too_much, trapped
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -243,6 +243,8 @@ class Instance:
             return _raised(crossing.raised)
         if crossing.interrupt is not None:
             return Left(crossing.interrupt[0])
+        if PASSED_TOO_MUCH in text:
+            return Raised(too_much())
         return trapped(text, self._memory_bytes_max)
 
     def _end(self, outcome: Outcome) -> None:

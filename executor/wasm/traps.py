@@ -5,15 +5,28 @@ from typing import Final
 
 import msgspec
 
+from executor.errors import LimitError
 from executor.wasm.bulk_bytes import BYTES_MAX, STREAMS, TOO_LARGE
-
-MIB: Final = 1024 * 1024
+from executor.wasm.weight import CROSSING_BYTES_MAX, MIB
 
 _NUMBER: Final = re.compile(r"^[0-9]+: ")
 _CAUSED_BY: Final = "\nCaused by:"
 _TRAP: Final = "wasm trap: "
 _BACKTRACE: Final = "wasm backtrace:"
 _UNREACHABLE: Final = "wasm `unreachable` instruction executed"
+
+
+PASSED_TOO_MUCH: Final = "fuel allocated for hostcalls has been exhausted"
+"""Part of Wasmtime's text when a guest passes more than `weight.CROSSING_BYTES_MAX` in one call."""
+
+
+def too_much() -> LimitError:
+    """A guest passed more than a call may take: with it, or back."""
+    return LimitError(
+        f"the guest passed more than {CROSSING_BYTES_MAX // MIB} MiB in one call"
+        " (48 bytes for each byte of a list<u8>)",
+        hint="pass large values in parts",
+    )
 
 
 class Trapped(msgspec.Struct, frozen=True):
