@@ -24,6 +24,7 @@ from oplog.entry import Exited, InvocationFinished, InvocationStarted, Log
 from tests.support.wasmtime_command import NOT_LINKED, TRAPPED
 
 TIMEOUT_S = 60
+RUN = "wasi:cli/run.{run}"
 WORKER = "w"
 """The name of the worker that runs a command: it sees it."""
 
@@ -108,7 +109,7 @@ async def on_shem(
 ) -> Ended:
     """A first run of a deployed command, by its worker. Raises: Hangs."""
     worker = f"{component}/{WORKER}"
-    accepted = await shem.submit(worker, "run", args=command.args)
+    accepted = await shem.submit(worker, RUN, args=command.args)
     done = await shem.wait(worker, accepted.key, timeout_s=timeout_s)
     return await ended(shem, done, timeout_s)
 

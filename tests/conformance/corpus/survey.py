@@ -29,6 +29,7 @@ from executor.errors import ComponentRejected, ShemError
 from executor.executor import Executor
 from executor.records import Deployed
 from tests.support.commands import (
+    RUN,
     WORKER,
     Command,
     Ended,
@@ -40,7 +41,6 @@ from tests.support.commands import (
     on_wasmtime,
 )
 
-RUN: Final = "wasi:cli/run.{run}"
 STANDARD: Final = re.compile(r"wasi:|golem:")
 IMPORT: Final = re.compile(r"[\w-]+:[\w-]+/[\w-]+")
 TIMEOUT_S: Final = 20

@@ -1,7 +1,8 @@
 """Prebuilt guests of Golem 1.2.5, read from the folder that SHEM_GOLEM_COMPONENTS names.
 
 They are the files of `test-components/` in the public repository golemcloud/golem at its tag
-v1.2.5, unmodified. None of them is part of this repository.
+v1.2.5, unmodified, and `shopping-cart-resource-versioned.wasm` of its `wasm-ast/wasm/`. None of
+them is part of this repository.
 """
 
 import os

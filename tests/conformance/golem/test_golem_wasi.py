@@ -108,6 +108,25 @@ async def test_initial_files_are_there_and_may_be_written_or_not(
 
 
 @trio_test
+async def test_files_are_listed_and_read_from_outside(tmp_path: Path, mode: Mode) -> None:
+    async with Executor.open(tmp_path) as shem:
+        name = "initial-file-read-write"
+        more = InitialFile(path="/baz.txt", content=b"baz\n", writable=True)
+        await shem.deploy(golem_component(name), name=name, files=[*INITIAL_FILES, more])
+        guest = Guest(shem, f"{name}/w", mode)
+        await guest.run("run")
+        listed = (await shem.files(guest.worker)).entries
+        assert listed is not None
+        assert [(file.name, file.kind, file.size, file.writable) for file in listed] == [
+            ("bar", "directory", 0, True),
+            ("baz.txt", "regular-file", 4, True),
+            ("foo.txt", "regular-file", 4, False),
+        ]
+        assert (await shem.files(guest.worker, "/foo.txt")).content == b"foo\n"
+        assert (await shem.files(guest.worker, "/bar/baz.txt")).content == b"hello world"
+
+
+@trio_test
 async def test_listings_are_stable(tmp_path: Path, mode: Mode) -> None:
     """The guest does not manage to remove its directory, which has something in it."""
     async with Executor.open(tmp_path) as shem:
