@@ -199,6 +199,7 @@ RECIPES: dict[str, Recipe] = {
     "printer": c_recipe("printer"),
     "command": c_recipe("command"),
     "scribe": c_recipe("scribe"),
+    "auditor": c_recipe("auditor"),
 }
 
 

@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from executor.host.golem import api, invocation_context, rpc
+from executor.host.golem import api, invocation_context, oplogs, rpc
 from executor.host.interface import InterfaceTable
 from executor.host.wasi import cli, clocks, config, filesystem, io, logging, random, sockets
 
 INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *api.TABLES,
     *invocation_context.TABLES,
+    *oplogs.TABLES,
     *rpc.TABLES,
     *cli.TABLES,
     *clocks.TABLES,

@@ -81,9 +81,46 @@ class Directory(Protocol):
     def workers(self, component: str, after: str, limit: int) -> Sequence[FoundWorker]:
         """Workers of a component in the order of names, behind the one that is called `after`."""
 
+    @property
+    def oplogs(self) -> "Oplogs": ...
+
+
+class OplogSlice(msgspec.Struct, frozen=True):
+    """Some entries of an oplog, each as a value of `golem:api/oplog.oplog-entry`."""
+
+    entries: list[tuple[int, object]]
+    next: int
+    """Where to go on, 0 at the end."""
+
+
+class Oplogs(Protocol):
+    """What is committed of oplogs."""
+
+    def end(self, component: str, name: str) -> tuple[str, int]:
+        """Names the oplog of a worker, and says its last index; ("", 0) if there is no worker."""
+
+    def read(self, oplog: str, first: int, last: int) -> OplogSlice:
+        """Blocks for milliseconds."""
+
+    def search(self, oplog: str, first: int, last: int, text: str) -> OplogSlice:
+        """Blocks for as long as it takes to look at a thousand entries. Raises: UsageError."""
+
+
+class EmptyOplogs:
+    def end(self, _component: str, _name: str) -> tuple[str, int]:
+        return "", 0
+
+    def read(self, _oplog: str, _first: int, _last: int) -> OplogSlice:
+        return OplogSlice([], 0)
+
+    def search(self, _oplog: str, _first: int, _last: int, _text: str) -> OplogSlice:
+        return OplogSlice([], 0)
+
 
 class EmptyDirectory:
     """Of a state without a store."""
+
+    oplogs = EmptyOplogs()
 
     def component_id(self, _name: str) -> str | None:
         return None

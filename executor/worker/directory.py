@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from executor.host.state import FoundWorker
 from executor.services.components import find_component, read_components, read_revision
+from executor.worker.public_oplogs import PublicOplogs
 from executor.worker.rows import read_status, read_worker_id, sortable_name
 from executor.worker.status import Status
 from oplog.engine import Engine
@@ -15,6 +16,7 @@ from oplog.engine import Engine
 class StoreDirectory:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.oplogs = PublicOplogs(engine)
 
     def component_id(self, name: str) -> str | None:
         found = find_component(self._engine, name)

@@ -9,6 +9,7 @@
 | printer (C)    | demo:printer/api: print, warn, write                | stdout and stderr      |
 | command (C)    | wasi:cli/run: run                                   | wasi:cli               |
 | scribe (C)     | demo:scribe/api: write, write-and-wait, link …      | files, a pollable      |
+| auditor (C)    | demo:auditor/api: entries, search                   | golem:api/oplog        |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
 | clocks (WAT)   | demo:clocks/api: read                               | clocks and random      |
@@ -63,6 +64,11 @@ def printer_component() -> bytes:
 @cache
 def scribe_component() -> bytes:
     return recipes.build("scribe").read_bytes()
+
+
+@cache
+def auditor_component() -> bytes:
+    return recipes.build("auditor").read_bytes()
 
 
 ADDER: Final = b"""

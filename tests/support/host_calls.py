@@ -134,7 +134,7 @@ class Guest:
             case Recorded():
                 answer = row.action(self.state, *arguments)
             case Awaited():
-                answer = row.attempt(self.state, *arguments)
+                answer = NOT_READY if row.attempt is None else row.attempt(self.state, *arguments)
                 if answer is NOT_READY:
                     answer = trio.run(partial(row.action, self.state, *arguments))
         self.answers.append(answer)

@@ -19,6 +19,34 @@ interface golem:rpc/types@0.2.0 {
   record component-id { uuid: uuid }
   record worker-id { component-id: component-id, worker-name: string }
 
+  type node-index = s32;
+  record uri { value: string }
+  variant wit-node {
+    record-value(list<node-index>),
+    variant-value(tuple<u32, option<node-index>>),
+    enum-value(u32),
+    flags-value(list<bool>),
+    tuple-value(list<node-index>),
+    list-value(list<node-index>),
+    option-value(option<node-index>),
+    result-value(result<option<node-index>, option<node-index>>),
+    prim-u8(u8),
+    prim-u16(u16),
+    prim-u32(u32),
+    prim-u64(u64),
+    prim-s8(s8),
+    prim-s16(s16),
+    prim-s32(s32),
+    prim-s64(s64),
+    prim-float32(f32),
+    prim-float64(f64),
+    prim-char(char),
+    prim-bool(bool),
+    prim-string(string),
+    handle(tuple<uri, u64>),
+  }
+  record wit-value { nodes: list<wit-node> }
+
   parse-uuid: func(uuid: string) -> result<uuid, string>;
   uuid-to-string: func(uuid: uuid) -> string;
 }
