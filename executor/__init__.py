@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from executor.durable.retry import RetryPolicy
     from executor.durable.retry import TransientError as Transient
     from executor.errors import InvocationError, RequestError, ShemError
     from executor.executor import Executor
@@ -22,6 +23,7 @@ __all__ = [
     "InvocationError",
     "Ok",
     "RequestError",
+    "RetryPolicy",
     "ShemError",
     "Some",
     "Transient",
@@ -37,6 +39,7 @@ HOMES: Final = {
     "InvocationError": "executor.errors:InvocationError",
     "Ok": "executor.wasm.values:Ok",
     "RequestError": "executor.errors:RequestError",
+    "RetryPolicy": "executor.durable.retry:RetryPolicy",
     "ShemError": "executor.errors:ShemError",
     "Some": "executor.wasm.values:Some",
     "Transient": "executor.durable.retry:TransientError",

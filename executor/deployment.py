@@ -5,12 +5,14 @@ files become durable in one unit. Revisions are numbered one deployment after an
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+import msgspec
 import trio
 
+from executor.durable.retry import RetryPolicy, recorded_policy
 from executor.errors import UsageError
 from executor.records import Deployed, InitialFile
 from executor.services.components import (
@@ -27,6 +29,7 @@ from executor.services.files import FileTree
 from executor.services.files_nodes import FileError
 from executor.services.limits import file_limits, recorded_limits
 from executor.wasm.component import Component
+from executor.wasm.engine import memory_bytes_min
 from executor.worker.commits import submit
 from executor.worker.worker import WorkerServices
 
@@ -44,6 +47,8 @@ class DeployOptions(TypedDict, total=False):
     """`MODULE:ATTR` of host functions, imported from a directory, now and at recovery."""
     host_directory: str
     """That directory; the current one if it is left out."""
+    retry: RetryPolicy | None
+    """What its workers retry by until their guests say otherwise; None for the default policy."""
     limits: dict[str, int]
     """By the names, and in the units, of `executor.services.limits`."""
 
@@ -60,6 +65,7 @@ async def deploy(
     check_surroundings("deploy", options.get("env", {}))
     check_surroundings("deploy", options.get("config", {}))
     check_files(options)
+    retry = None if (policy := options.get("retry")) is None else recorded_policy(policy)
     tell = progress or ignore_progress
     component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)
     tell("storing")
@@ -68,6 +74,7 @@ async def deploy(
         # too, since its commit is under way.
         with trio.CancelScope(shield=True):
             row, contents = revision_row(services, wasm, name, options, component)
+            row = msgspec.structs.replace(row, retry=retry)
             existing = same_revision(services.store.engine, row)
             if existing is None:
                 await submit(services.store, deployment(row, contents), name)
@@ -107,7 +114,20 @@ def compile_checked(
     tell("checking imports")
     host = options.get("host", ())
     services.revisions.check(component, host, host_directory(options))
+    check_memory(wasm, recorded_limits(options.get("limits", {})))
     return component
+
+
+def check_memory(wasm: bytes, limits: Mapping[str, int]) -> None:
+    """Raises: UsageError if no instance could be made within the limit."""
+    most = limits.get("memory_bytes")
+    least = 0 if most is None else memory_bytes_min(wasm)
+    if most is not None and least > most:
+        raise UsageError(
+            f"a memory of the component begins with {least:,} bytes, and its limit is {most:,}",
+            where="limit memory",
+            hint=f"deploy with --limit memory={least} or more",
+        )
 
 
 def revision_row(

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypedDict
 
 import msgspec
 
-from oplog.entry import Entry
+from oplog.entry import Entry, Retry
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -35,6 +35,15 @@ class RevisionRecord(Record, frozen=True, kw_only=True):
     digest: str
     bytes: int
     deployed_at: int
+    env: dict[str, str] = {}
+    config: dict[str, str] = {}
+    files: tuple[tuple[str, bool], ...] = ()
+    """Paths of the files that workers start with, and whether they may write to each."""
+    limits: dict[str, int] = {}
+    """By the names under which workers record them: `memory_bytes`."""
+    host: tuple[str, ...] = ()
+    host_directory: str = ""
+    retry: Retry | None = None
 
 
 class ComponentRecord(Record, frozen=True, kw_only=True):

@@ -92,6 +92,17 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     cut: int
 
 
+class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """How often, and how soon, a failed attempt is followed by another."""
+
+    attempts_max: int
+    """With the first."""
+    min_delay_ns: int
+    max_delay_ns: int
+    multiplier: float
+    max_jitter_factor: float | None = None
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Why an invocation failed: a `kind` of the error list, and the sentence."""
 
@@ -132,6 +143,8 @@ class Create(Recorded, frozen=True, kw_only=True, tag=TAGS["create"]):
     flags: tuple[str, ...] = ()
     """Names of replay behaviours that differ from the first format."""
     parent: Parent | None = None
+    retry: Retry | None = None
+    """The policy until the guest sets one; absent for the default one."""
 
 
 class Start(Recorded, frozen=True, kw_only=True, tag=TAGS["start"]):

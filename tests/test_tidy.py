@@ -78,6 +78,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "executor.server": (
         "executor.deployment",
+        "executor.durable.retry",
         "executor.errors",
         "executor.executor",
         "executor.records",

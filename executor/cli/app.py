@@ -111,6 +111,8 @@ def _refuse(error: BaseException, line: CommandLine, given: Sequence[str]) -> in
     if isinstance(leaf, click.UsageError):  # the options may not have been read yet
         line.json = line.json or "--json" in given
         line.debug = line.debug or "--debug" in given
+    if isinstance(leaf, OSError):
+        discard_stdout()
     if line.debug:
         write_traceback(error)
     write_error(record, as_json=line.json)

@@ -3,18 +3,29 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
 from executor.cli.command_line import CommandLine, command_options
-from executor.cli.output import EXIT_DONE, stderr_console, table, write_json, write_line
-from executor.cli.parse import initial_file, limit, pair, read_file
+from executor.cli.output import (
+    EXIT_DONE,
+    one_line,
+    stderr_console,
+    table,
+    write_json,
+    write_line,
+)
+from executor.cli.parse import initial_file, limit, pair, read_file, retry_policy, retry_text
+from executor.durable.retry import DEFAULT_POLICY, RetryPolicy, policy_of
 from executor.errors import ShemError
-from executor.records import ComponentRecord, Deployed, InitialFile, time_text
+from executor.records import ComponentRecord, Deployed, InitialFile, RevisionRecord, time_text
 from executor.server.operations import Operations
 from executor.server.shapes import component_json, component_summary_json, deployed_json
+from executor.services.limits import RECORDED
+
+LIMIT_NAMES: Final = {recorded: name for name, recorded in RECORDED.items()}
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +37,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[InitialFile, ...]
     host: tuple[str, ...]
     limits: tuple[tuple[str, int], ...]
+    config: tuple[tuple[str, str], ...]
+    retry: RetryPolicy | None
 
 
 @click.command(
@@ -52,6 +65,16 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     multiple=True,
     help="A limit of its workers: memory=64MiB, tables=N, files=1MiB, file-count=N.",
 )
+@click.option(
+    "--config", metavar="K=V", type=pair, multiple=True, help="What they read by wasi:config."
+)
+@click.option(
+    "--retry",
+    metavar="POLICY",
+    type=retry_policy,
+    help="Attempts at what may pass, until the guest sets its own policy; what is not named is as"
+    f" in {retry_text(DEFAULT_POLICY)}.",
+)
 @command_options
 @click.pass_context
 def deploy(context: click.Context, /, **asked: Any) -> int:
@@ -74,6 +97,8 @@ def deploy(context: click.Context, /, **asked: Any) -> int:
                 files=deployment.files,
                 host=deployment.host,
                 limits=dict(deployment.limits),
+                config=dict(deployment.config),
+                retry=deployment.retry,
                 progress=progress,
             )
 
@@ -138,19 +163,37 @@ def component(context: click.Context, name: str) -> int:
 
 
 def _component_lines(component: ComponentRecord) -> list[str]:
-    revisions = [
+    rows = [
         (item.revision, item.digest, item.bytes, time_text(item.deployed_at))
         for item in component.revisions
     ]
+    heading, *lines = table([("REVISION", "DIGEST", "BYTES", "DEPLOYED"), *rows])
+    revisions = [heading]
+    for text, revision in zip(lines, component.revisions, strict=True):
+        revisions += [text, *_indented(_options(revision))]
     return [
         f"{component.component}  {component.id}",
         "revisions",
-        *_indented(table([("REVISION", "DIGEST", "BYTES", "DEPLOYED"), *revisions])),
+        *_indented(revisions),
         "imports",
         *_indented(component.imports),
         "exports",
         *_indented(component.exports),
     ]
+
+
+def _options(revision: RevisionRecord) -> list[str]:
+    """What the revision was deployed with, as it is written; of a file only where it is."""
+    lines = [
+        *(f"--env {name}={value}" for name, value in revision.env.items()),
+        *(f"--config {name}={value}" for name, value in revision.config.items()),
+        *(f"--file …:{path}:{'rw' if writable else 'ro'}" for path, writable in revision.files),
+        *(f"--limit {LIMIT_NAMES.get(name, name)}={n}" for name, n in revision.limits.items()),
+        *(f"--host {name}, of {revision.host_directory}" for name in revision.host),
+    ]
+    if revision.retry is not None:
+        lines.append(f"--retry {retry_text(policy_of(revision.retry))}")
+    return [one_line(line) for line in lines]
 
 
 def _indented(lines: list[str] | tuple[str, ...]) -> list[str]:

@@ -5,11 +5,13 @@ Stdout carries the result and nothing else. An error is one line on stderr,
 Colours appear on terminals only, and not where `NO_COLOR` is set.
 """
 
+import errno
 import json
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -72,8 +74,9 @@ def write_line(line: str) -> None:
 
 
 def write_note(line: str) -> None:
-    """One line to stderr that is neither result nor error."""
-    click.echo(line.encode(), err=True)
+    """One line to stderr. Where that cannot be written the exit code has to say it all."""
+    with suppress(OSError):
+        click.echo(line.encode(), err=True)
 
 
 def write_json(value: object) -> None:
@@ -147,6 +150,13 @@ def error_record(error: BaseException) -> ErrorRecord:
                 message="interrupted",
                 hint="what was accepted goes on when its worker is named again, or with `shem run`",
             )
+        case OSError(filename=None):  # of a stream: whatever is done to a file names it
+            full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+            return ErrorRecord(
+                kind="disk-full" if full else "internal",
+                message=f"the output cannot be written: {error.strerror or error}",
+                hint="what the command did is done; write its output elsewhere",
+            )
         case OplogError():
             kind, hint = refusal_words(error)
             return ErrorRecord(kind=kind, message=str(error), hint=hint)
@@ -192,7 +202,7 @@ def stderr_console() -> Console:
 
 
 def discard_stdout() -> None:
-    """After a broken pipe: what is still buffered has no reader, and must not raise at exit."""
+    """What is still buffered cannot be written, and must not raise at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -13,12 +13,14 @@ only the failing call is performed again, under its own start; what an open atom
 runs again as a whole.
 """
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from oplog.entry import SetRetryPolicy
+from executor.errors import UsageError
+from oplog.entry import Retry, SetRetryPolicy
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -40,6 +42,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 DELAY_MAX_S: Final = 1e9
 """Thirty years: what a longer delay is cut to, so that its end is a time."""
+ATTEMPTS_MAX: Final = 2**32 - 1
 DEFAULT_POLICY: Final = RetryPolicy()
 
 
@@ -60,8 +63,32 @@ def retry_delay_s(
     return min(min(policy.max_delay_s, grown) * jitter, DELAY_MAX_S)
 
 
-def policy_of(entry: SetRetryPolicy) -> RetryPolicy:
-    """The policy that a guest set."""
+def recorded_policy(policy: RetryPolicy) -> Retry:
+    """A deployment's policy as its workers record it. Raises: UsageError."""
+    delays = policy.min_delay_s, policy.max_delay_s
+    factors = policy.multiplier, policy.max_jitter_factor or 0.0
+    why = ""
+    if not 1 <= policy.attempts_max <= ATTEMPTS_MAX:
+        why = f"max-attempts is from 1 to {ATTEMPTS_MAX}, the first one included"
+    elif not all(0 <= delay <= DELAY_MAX_S for delay in delays):
+        why = f"a delay is from 0 to {DELAY_MAX_S:.0f} seconds"
+    elif delays[0] > delays[1]:
+        why = "min-delay is not longer than max-delay"
+    elif not all(0 <= factor < math.inf for factor in factors):
+        why = "multiplier and jitter are finite and not negative"
+    if why:
+        raise UsageError(why, where="retry policy", hint="see `shem deploy --help`")
+    return Retry(
+        attempts_max=policy.attempts_max,
+        min_delay_ns=round(policy.min_delay_s * NS_PER_S),
+        max_delay_ns=round(policy.max_delay_s * NS_PER_S),
+        multiplier=policy.multiplier,
+        max_jitter_factor=policy.max_jitter_factor,
+    )
+
+
+def policy_of(entry: Retry | SetRetryPolicy) -> RetryPolicy:
+    """The policy that was deployed, or that a guest set."""
     return RetryPolicy(
         attempts_max=entry.attempts_max,
         min_delay_s=entry.min_delay_ns / NS_PER_S,

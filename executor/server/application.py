@@ -67,6 +67,7 @@ async def deploy(shem: Executor, asked: wire.DeployRequest, listener: Listener) 
         host_directory=asked.host_directory,
         limits=asked.limits,
         config=asked.config,
+        retry=asked.retry,
     )
     return shapes.deployed_json(deployed)
 

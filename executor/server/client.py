@@ -87,6 +87,7 @@ class AskedExecutor:
             host_directory=host_directory(options),
             limits=options.get("limits", {}),
             config=options.get("config", {}),
+            retry=options.get("retry"),
         )
         answer = await self._ask("deploy", request, progress or ignore_text)
         return wire.record_of(answer, Deployed)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from executor.durable.retry import RetryPolicy
 from executor.errors import (
     BadArguments,
     ComponentRejected,
@@ -73,6 +74,7 @@ class DeployRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Where the one who asks imports its host functions from."""
     limits: dict[str, int] = {}
     config: dict[str, str] = {}
+    retry: RetryPolicy | None = None
 
 
 class SubmitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

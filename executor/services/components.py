@@ -25,6 +25,7 @@ import msgspec
 
 from executor.errors import ComponentNotFound, UsageError
 from oplog.engine import Batch, Engine, Row
+from oplog.entry import Retry
 
 NAME_CHARACTERS_MAX: Final = 256
 NAME_BYTES_MAX: Final = 400
@@ -58,6 +59,7 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     host_directory: str = ""
     limits: dict[str, int] = {}
     config: dict[str, str] = {}
+    retry: Retry | None = None
 
     def options(self) -> bytes:
         """What has to be the same for two deployments to be one revision."""
@@ -69,7 +71,8 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 self.host,
                 self.host_directory if self.host else "",
                 sorted(self.limits.items()),
-                *([sorted(self.config.items())] if self.config else []),
+                sorted(self.config.items()),
+                self.retry,
             ]
         )
 

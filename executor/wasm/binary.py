@@ -1,4 +1,5 @@
-"""The binary format of components, as far as wrapping one in another needs it. Pure.
+"""The binary format of components, as far as wrapping one in another, and looking for the memories
+in it, needs it. Pure.
 
 A component is a sequence of sections. Those in front, up to the last import, define types, import,
 and name parts of what was imported: its *prologue*. Put in front of another component it means the
@@ -6,7 +7,7 @@ same there, index by index, so an outer component imports what the inner one doe
 reading a type. Source: `design/mvp/Binary.md` of the component model.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, TypeAlias
 
@@ -41,6 +42,11 @@ class Sort(IntEnum):
 
 
 _DEPTH_MAX: Final = 100
+CORE_MEMORY_SECTION: Final = 5
+PAGE_BITS: Final = 16
+_HAS_MAX: Final = 1
+_HAS_PAGE_SIZE: Final = 8
+"""Of a memory's flags, in `document/core/binary/types.rst` of the WebAssembly specification."""
 
 Named: TypeAlias = tuple[str, Sort, int]
 """A name for a definition, by its sort and its place among those of its sort."""
@@ -153,6 +159,36 @@ def defines_resources(component: bytes, depth: int = 0) -> bool:
             if types.defines_resource:
                 return True
     return False
+
+
+def memory_min(component: bytes, depth: int = 0) -> int:
+    """Bytes that the largest linear memory in it, or in a component in it, begins with.
+
+    Raises: UnknownShape.
+    """
+    if depth > _DEPTH_MAX:
+        raise UnknownShape("components nested too deep")
+    sizes = [0]
+    for kind, start, end in _sections(component):
+        if kind == Section.COMPONENT:
+            sizes.append(memory_min(component[start:end], depth + 1))
+        elif kind == Section.CORE_MODULE:
+            sizes += _module_memories(component[start:end])
+    return max(sizes)
+
+
+def _module_memories(module: bytes) -> Iterator[int]:
+    """Bytes that each memory begins with which a core module defines."""
+    for kind, start, end in _sections(module):
+        if kind != CORE_MEMORY_SECTION:
+            continue
+        reader = _Reader(module[start:end])
+        for _ in range(reader.number()):
+            flags = reader.byte()
+            pages = reader.number()
+            if flags & _HAS_MAX:
+                reader.number()
+            yield pages << (reader.number() if flags & _HAS_PAGE_SIZE else PAGE_BITS)
 
 
 def _sections(component: bytes) -> list[tuple[int, int, int]]:

@@ -28,6 +28,7 @@ from executor.wasm.binary import (
     MAGIC,
     UnknownShape,
     defines_resources,
+    memory_min,
     read_prologue,
 )
 from executor.wasm.component import Component
@@ -182,6 +183,17 @@ def _enable_faulthandler() -> None:
                 continue
             return
     faulthandler.enable(os.open(os.devnull, os.O_WRONLY))
+
+
+def memory_bytes_min(wasm: bytes) -> int:
+    """The largest size that a linear memory of the component begins with, 0 if nobody can tell.
+
+    `wasm` is one that `compile` takes, as bytes or as text.
+    """
+    try:
+        return memory_min(_binary(wasm))
+    except UnknownShape:
+        return 0
 
 
 def _binary(wasm: bytes) -> bytes:

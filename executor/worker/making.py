@@ -5,6 +5,7 @@ from collections.abc import Callable
 import trio
 
 from executor.durable.reasons import ReachedTarget
+from executor.durable.retry import policy_of
 from executor.durable.session import DurableSession, SessionWorld
 from executor.host.state import HostState, WorkerIdentity
 from executor.replay.cursor import Cursor
@@ -49,6 +50,8 @@ async def make_resident(
     lane = services.lanes.assign()
     world = session_world(worker, listener, lane)
     session = DurableSession(worker=status.name, writer=worker.writer, cursor=cursor, world=world)
+    if status.retry is not None:
+        session.modes.policy = policy_of(status.retry)
     session.may_go_live = may_go_live
     session.decisions = dict(status.decisions)
     session.stop = stop

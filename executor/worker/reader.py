@@ -119,6 +119,13 @@ class StoreReader:
                     digest=revision.digest,
                     bytes=revision.size_bytes,
                     deployed_at=revision.deployed_at,
+                    env=revision.env,
+                    config=revision.config,
+                    files=tuple((file.path, file.writable) for file in revision.files),
+                    limits=revision.limits,
+                    host=revision.host,
+                    host_directory=revision.host_directory,
+                    retry=revision.retry,
                 )
                 for revision in revisions
             ),

@@ -14,8 +14,13 @@ from typing import Final
 import trio
 
 from executor.durable.call import host_function
-from executor.errors import ComponentRejected, InternalError
-from executor.host.embedder import EmbedderFunction, embedder_interfaces, find_bindings
+from executor.errors import ComponentRejected, InternalError, UsageError
+from executor.host.embedder import (
+    EmbedderFunction,
+    embedder_interfaces,
+    find_binding,
+    find_bindings,
+)
 from executor.host.interface import InterfaceTable
 from executor.services.components import (
     RevisionRow,
@@ -109,7 +114,11 @@ class Revisions:
         return self._component(digest, wasm)
 
     def check(self, component: Component, bindings: Sequence[str], directory: str) -> None:
-        """Raises: ComponentRejected naming every import that nothing offers or that differs."""
+        """Raises: ComponentRejected naming every import that nothing offers or that differs;
+        UsageError for a binding of which nothing is imported; HostBindingError.
+        """
+        for binding in bindings:
+            refuse_unused(binding, find_binding(binding, directory), component)
         problems = component.problems(self._interfaces(bindings, directory))
         if problems:
             raise ComponentRejected(
@@ -157,6 +166,19 @@ class Revisions:
         return (
             *self._builtin,
             *(linked_interface(table) for table in embedder_interfaces(custom)),
+        )
+
+
+def refuse_unused(binding: str, offered: Sequence[EmbedderFunction], component: Component) -> None:
+    """Raises: UsageError if the component imports nothing that the binding holds."""
+    imported = {(found.name, name) for found in component.imports for name in found.functions}
+    names = [(function.interface.partition("@")[0], function.name) for function in offered]
+    if imported.isdisjoint(names):
+        held = ", ".join(f"{interface}.{name}" for interface, name in names)
+        raise UsageError(
+            f"the component imports nothing of --host {binding}, which holds {held}",
+            where="deploy",
+            hint="leave it out, or see the interface's name",
         )
 
 

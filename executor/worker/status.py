@@ -35,6 +35,7 @@ from oplog.entry import (
     PendingInvocation,
     Raw,
     Resumed,
+    Retry,
     Revert,
     SetPersistenceLevel,
     Suspend,
@@ -92,6 +93,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     args: tuple[str, ...] = ()
     limits: dict[str, int] = {}
     config: dict[str, str] = {}
+    retry: Retry | None = None
     created_at: int = 0
     state: State = "idle"
     last_index: int = 0
@@ -294,6 +296,7 @@ def fold_create(status: Status, entry: Create) -> None:
     status.env = entry.env
     status.args = entry.args
     status.limits = entry.limits
+    status.retry = entry.retry
     status.config = entry.config
     status.created_at = entry.at
 

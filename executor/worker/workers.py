@@ -159,6 +159,7 @@ class Workers:
             args=args,
             config=revision.config,
             limits=revision.limits,
+            retry=revision.retry,
         )
         with store_errors(name):
             worker.create(create)

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -217,3 +219,39 @@ def test_readers_and_every_other_command_work_beside_the_process_that_runs_the_s
         assert process.stderr.read().startswith(b"shem: interrupted: ")
     assert (again.code, again.json) == (0, first | {"deduplicated": True})
     assert not (tmp_path / ".shem" / "control.sock").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdout", "stderr", "code"),
+    [
+        (("components",), "/dev/full", subprocess.PIPE, 5),
+        (("invoke", "--help"), "/dev/full", subprocess.PIPE, 5),
+        (("invoke", "counter/a", "add", "5"), "/dev/full", "/dev/full", 5),
+        (("invoke", "counter/a", "add", "5"), subprocess.PIPE, "/dev/full", 0),
+        (("invoke", "counter/a"), subprocess.PIPE, "/dev/full", 2),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_a_sentence_or_at_least_an_exit_code(
+    shem, arguments, stdout, stderr, code
+):
+    with ExitStack() as stack:
+        out, err = (
+            stack.enter_context(Path(to).open("w")) if isinstance(to, str) else to
+            for to in (stdout, stderr)
+        )
+        ran = subprocess.run(
+            (sys.executable, "-m", "executor.cli", *arguments),
+            stdout=out,
+            stderr=err,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ran.returncode == code
+    if ran.stderr is not None:
+        assert ran.stderr == (
+            "shem: the output cannot be written: No space left on device:"
+            " what the command did is done; write its output elsewhere\n"
+        )
+    if "add" in arguments:
+        assert shem("invoke", "counter/a", "add", "0").stdout == "5\n", "it was done"

@@ -1,9 +1,12 @@
+import msgspec
 import pytest
 
-from executor import WaveArguments
+from executor import RetryPolicy, WaveArguments
 from executor.cli.output import table
+from executor.cli.parse import retry_policy, retry_text
 from executor.records import DivergenceRecord, InitialFile, Rebuild
 from executor.worker.reader import WORKERS_PER_PAGE
+from oplog.entry import Retry
 from tests.unit.cli.conftest import AT_TEXT
 
 ID = "8d2f9c1e-0000-4000-8000-000000000001"
@@ -15,6 +18,7 @@ def test_deploy_hands_over_every_option_and_prints_the_exports(shem, store, tmp_
     ran = shem(
         "deploy", "counter.wasm", "--env", "A=1", "--env", "B=", "--file", "rates.csv:/etc/rates",
         "--file", "rates.csv:/tmp/r:rw", "--host", "bank:api", "--limit", "memory=64MiB",
+        "--config", "rate=7", "--retry", "max-attempts=5,min-delay=20ms,jitter=0",
     )  # fmt: skip
     assert ran == (0, "counter revision 0\n  demo:counter/api.{add}: func(n: u32) -> u32\n", "")
     [(_, wasm, options)] = store.calls
@@ -28,6 +32,8 @@ def test_deploy_hands_over_every_option_and_prints_the_exports(shem, store, tmp_
         ),
         "host": ("bank:api",),
         "limits": {"memory": 64 << 20},
+        "config": {"rate": "7"},
+        "retry": RetryPolicy(attempts_max=5, min_delay_s=0.02, max_jitter_factor=0.0),
     }
 
 
@@ -52,6 +58,13 @@ def test_deploy_as_json(shem, tmp_path):
         (("c.wasm", "--file", "c.wasm:relative"), "is not SRC:DST[:ro|rw]"),
         (("c.wasm", "--file", "missing:/x"), "missing: No such file"),
         (("c.wasm", "--env", "=x"), "is not of the form K=V"),
+        (("c.wasm", "--config", "x"), "is not of the form K=V"),
+        (("c.wasm", "--retry", "max-attempts"), "'max-attempts' is none of max-attempts, min-"),
+        (("c.wasm", "--retry", "tries=3"), "'tries=3' is none of max-attempts, min-delay,"),
+        (("c.wasm", "--retry", ""), "'' is none of max-attempts"),
+        (("c.wasm", "--retry", "min-delay=5"), "'5' is not a duration, as 100ms, 1.5s or 2m"),
+        (("c.wasm", "--retry", "max-attempts=2.5"), "'2.5' is not a number, for max-attempts"),
+        (("c.wasm", "--retry", "jitter=1,jitter=2"), "jitter is given twice"),
     ],
 )
 def test_bad_input_of_deploy_is_a_usage_error(shem, store, tmp_path, options, says):
@@ -61,6 +74,53 @@ def test_bad_input_of_deploy_is_a_usage_error(shem, store, tmp_path, options, sa
     assert says in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert store.calls == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max-attempts=3,min-delay=100ms,max-delay=1s,multiplier=3,jitter=0.15",
+        "max-attempts=1,min-delay=0ms,max-delay=7200s,multiplier=1.5,jitter=0",
+    ],
+)
+def test_a_retry_policy_is_written_as_it_is_read(text):
+    assert retry_text(retry_policy(text)) == text
+    assert retry_policy(" max-delay=2h ") == RetryPolicy(max_delay_s=7_200.0)
+
+
+def test_a_component_shows_with_which_options_each_revision_was_deployed(shem, store, counter):
+    first = counter.revisions[0]
+    second = msgspec.structs.replace(
+        first,
+        revision=1,
+        env={"CURRENCY": "EUR"},
+        config={"rate": "7"},
+        files=(("/etc/rates", False), ("/tmp/r", True)),
+        limits={"memory_bytes": 1 << 20, "of a later version": 3},
+        host=("bank:charge",),
+        host_directory="/srv/bank",
+        retry=Retry(attempts_max=5, min_delay_ns=10**8, max_delay_ns=2 * 10**9, multiplier=1.0),
+    )
+    store.components["counter"] = msgspec.structs.replace(counter, revisions=(first, second))
+    shown = shem("component", "counter").stdout.splitlines()
+    at = next(n for n, line in enumerate(shown) if line.startswith("         1"))
+    assert shown[at + 1 : at + 10] == [
+        "    --env CURRENCY=EUR",
+        "    --config rate=7",
+        "    --file …:/etc/rates:ro",
+        "    --file …:/tmp/r:rw",
+        "    --limit memory=1048576",
+        "    --limit of a later version=3",
+        "    --host bank:charge, of /srv/bank",
+        "    --retry max-attempts=5,min-delay=100ms,max-delay=2s,multiplier=1",
+        "imports",
+    ]
+    assert shem("component", "counter", "--json").json["revisions"][1].keys() == {
+        "revision",
+        "digest",
+        "bytes",
+        "deployed_at",
+    }
 
 
 def test_components_are_a_table_or_a_list(shem, counter, alice):
