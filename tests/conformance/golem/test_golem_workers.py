@@ -43,17 +43,17 @@ SLEEPER = "clock-service/w"
 
 @asynccontextmanager
 async def running(path: Path, seconds: int) -> AsyncIterator[Executor]:
-    """An executor whose sleeper sleeps under the key `sleep`."""
+    """An executor whose sleeper sleeps under the key `sleep`; a long sleep suspends it."""
     async with Executor.open(path) as shem:
         await deployed(shem, "clock-service", "w", "live")
         await shem.submit(SLEEPER, "sleep", [seconds], key="sleep")
-        await until(shem, SLEEPER, "running")
+        await until(shem, SLEEPER, "running", "suspended")
         yield shem
 
 
-async def until(shem: Executor, worker: str, status: str) -> None:
+async def until(shem: Executor, worker: str, *statuses: str) -> None:
     with trio.fail_after(10):
-        while (await shem.worker(worker)).status != status:  # noqa: ASYNC110
+        while (await shem.worker(worker)).status not in statuses:  # noqa: ASYNC110
             await trio.sleep(0.02)
 
 
