@@ -12,10 +12,13 @@ from typing import Final
 import msgspec
 
 from benches import (
+    bench_bytes,
     bench_cold_worker,
     bench_deduplicated,
     bench_durable_call,
+    bench_idle,
     bench_invocations,
+    bench_memory,
     bench_recover,
     bench_replay,
     bench_steps,
@@ -34,7 +37,10 @@ BENCHES: Final[dict[str, Callable[[], Sequence[Figure]]]] = {
     "replay_100k": bench_replay.replay,
     "cold_python_worker": bench_cold_worker.cold,
     "recover_5000": bench_recover.recover,
+    "idle_100k": bench_idle.idle,
     "waiting_5000": bench_waiting.waiting,
+    "rss_per_worker": bench_memory.loaded,
+    "bytes_throughput": bench_bytes.throughput,
 }
 
 
