@@ -23,6 +23,7 @@ from executor.durable.effects import Effect, Steps
 from executor.durable.function_type import WRITE_REMOTE, may_repeat
 from executor.durable.modes import Modes
 from executor.durable.open_effects import AskedEffect, OpenEffects
+from executor.durable.retrying import Retrying
 from executor.durable.signal import Signal
 from executor.errors import InternalError
 from executor.replay.claims import Claim, claim_delivery, claim_drop
@@ -41,6 +42,7 @@ class Session(Protocol):
     cursor: Cursor
     effects: OpenEffects
     modes: Modes
+    retrying: Retrying
     live: bool
     failing_start: int
 
@@ -300,4 +302,5 @@ class DeferredCalls:
             key=call.key,
             run=lambda: call.run(call),
         )
+        effect = session.retrying.wrap(effect, call.index, idempotent=call.idempotent)
         call.asked = session.effects.begin(effect, done, refused=refused)

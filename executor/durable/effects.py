@@ -22,6 +22,15 @@ RESTING_MAX: Final = 64
 Steps: TypeAlias = Coroutine[Any, Any, object]
 
 
+class Rest:
+    """Whether an effect waits between two attempts: nothing of it is under way then."""
+
+    __slots__ = ("active",)
+
+    def __init__(self) -> None:
+        self.active = False
+
+
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One effect of one durable call."""
 
@@ -30,6 +39,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """The derived idempotency key: the same in every attempt."""
     run: Callable[[], Steps]
+    rest: Rest | None = None
+    """Of an effect that is tried again by itself."""
 
 
 Perform = Callable[[Effect], Steps]
@@ -56,8 +67,9 @@ class EffectHandle:
 
     @property
     def under_way(self) -> bool:
-        """Whether the effect has begun and waits for something."""
-        return self._scope is not None
+        """Whether the effect has begun and waits for something, other than its next attempt."""
+        rest = self.effect.rest
+        return self._scope is not None and not (rest is not None and rest.active)
 
     def begin(self, scope: trio.CancelScope) -> None:
         self._scope = scope

@@ -8,9 +8,10 @@
 | anything else the host or guest raised | a failure at once                         |
 | divergence, limit, bad request         | never again by itself                     |
 
-A retry is a rebuild: the instance is thrown away and the invocation goes on from the oplog, so that
+A transient failure is tried again inside its call where that can be (`durable/retrying.py`). Else a
+retry is a rebuild: the instance is thrown away and the invocation goes on from the oplog, so that
 only the failing call is performed again, under its own start; what an open atomic region held
-runs again as a whole.
+runs again as a whole. Attempts of both kinds are counted together.
 """
 
 import math

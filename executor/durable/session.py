@@ -23,10 +23,10 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 import trio
 
+from executor.durable.call_keys import CallKeys
 from executor.durable.deferred import DeferredCalls
 from executor.durable.effects import Effect, EffectRunner
 from executor.durable.function_type import READ_LOCAL, WRITE_REMOTE, may_repeat
-from executor.durable.keys import call_namespace, key_in
 from executor.durable.modes import Modes
 from executor.durable.open_effects import Defer, OpenEffects, Post
 from executor.durable.reasons import (
@@ -38,6 +38,7 @@ from executor.durable.reasons import (
     ReachedTarget,
     Unsure,
 )
+from executor.durable.retrying import Retrying
 from executor.durable.trace import Trace
 from executor.errors import Divergence, InternalError
 from executor.replay.claims import (
@@ -50,6 +51,7 @@ from executor.replay.claims import (
 )
 from executor.replay.cursor import Cursor
 from executor.replay.phases import Phase, PhaseEvent, next_phase
+from executor.sources import Sources
 from executor.wasm.host_function import LeaveGuest
 from oplog.entry import (
     Cancelled,
@@ -94,9 +96,11 @@ class SessionWorld(msgspec.Struct, frozen=True, kw_only=True):
 
     effects: EffectRunner
     listener: Listener
-    wall_ns: Callable[[], int]
+    sources: Sources
     append: Callable[[Entry], int]
     """Orders an entry that the worker's status folds."""
+    attempts: Callable[[int], int]
+    """Failed attempts that are counted by the entry of this index; under the worker's lock."""
     defer: Defer
     """Has something run when the guest's lane has nothing else to do; on that lane."""
     post: Post
@@ -112,8 +116,9 @@ class DurableSession:
         self.effects = OpenEffects(writer, world.effects, world.post)
         self.deferred = DeferredCalls(self)
         self.listener = world.listener
-        self.wall_ns = world.wall_ns
+        self.wall_ns = world.sources.wall_ns
         self.append = world.append
+        self.retrying = Retrying(self, world.sources, world.attempts)
         self.defer = world.defer
         self.phase = Phase.REPLAYING
         self.live = False
@@ -125,16 +130,12 @@ class DurableSession:
         self.trace = Trace(worker, writer.worker_id)
         self.decisions: dict[int, str] = {}
         """The last choice for each call that an owner decided upon, by its start."""
-        self.invocation_key = ""
-        self._key_namespace = b""
-        """Of the keys of this invocation's calls; empty until one asks for its key."""
+        self.keys = CallKeys(writer.worker_id, self.modes)
         self.invocation_index = 0
         self.open_start = 0
         """The index of the call that is being performed, 0 if none: where a retry counts from."""
         self.failing_start = 0
         """The index of the deferred call whose failure the guest has met."""
-        self._claimed_key = (0, "")
-        """Of a write-remote call that was claimed in a region: its start, and its key."""
         self.call_key = ""
         """The derived key of the call that is being performed."""
         self.guest_time_ns = 0
@@ -190,8 +191,7 @@ class DurableSession:
             self.go_live()
             return 0
         index, self.guest_time_ns = claimed
-        if modes.begin and function_type == WRITE_REMOTE:  # the next one has another key
-            self._claimed_key = index, modes.key(self._namespace(), index)
+        self.keys.claim(index, function_type)
         return index
 
     def require_decision(self, index: int) -> None:
@@ -314,9 +314,8 @@ class DurableSession:
     # -- live --------------------------------------------------------------------------------
 
     def enter_invocation(self, index: int, started: InvocationStarted) -> None:
-        self.invocation_key = started.key
+        self.keys.enter_invocation(started.key)
         self.trace.enter_invocation(started)
-        self._key_namespace = b""
         self.invocation_index = index
         self.guest_time_ns = started.at
         self.open_start = 0
@@ -371,22 +370,11 @@ class DurableSession:
 
     def key_of(self, index: int, function_type: str) -> str:
         """The derived key of the call whose start is at `index`. Once a call, when it begins."""
-        claimed_index, claimed_key = self._claimed_key
-        if claimed_index == index and claimed_key:
-            return claimed_key
-        namespace = self._namespace()
-        if self.modes.begin and function_type == WRITE_REMOTE:
-            return self.modes.key(namespace, index)
-        return key_in(namespace, index)
-
-    def _namespace(self) -> bytes:
-        if not self._key_namespace:
-            self._key_namespace = call_namespace(self.worker_id, self.invocation_key)
-        return self._key_namespace
+        return self.keys.of(index, function_type)
 
     def set_level(self, level: str, index: int) -> None:
         """The persistence level that the mark at `index` sets."""
-        self.modes.set_level(level, index, self._namespace())
+        self.modes.set_level(level, index, self.keys.namespace)
 
     @property
     def retry_from(self) -> int:
@@ -487,6 +475,7 @@ class DurableSession:
                 pending.fail(LeaveGuest(CommitFailed(error)))
 
         self.open_start = index
+        effect = self.retrying.wrap(effect, index, idempotent=self.modes.idempotent)
         self.effects.begin(effect, done, refused=pending.fail, ask=self.defer)
 
     def _leave_if_closing(self) -> None:

@@ -23,8 +23,6 @@ class Session(Protocol):
 
     guest_time_ns: int
     """`at` of the last entry that the guest caused or observed: the time of its files."""
-    invocation_key: str
-    """The idempotency key of the invocation that runs."""
     call_key: str
     """The derived key of the call that is being performed, which an embedder's function gets."""
     worker: str

@@ -89,8 +89,9 @@ def session_world(worker: Worker, listener: "WorldListener", lane: Lane) -> Sess
     return SessionWorld(
         effects=services.effects,
         listener=listener,
-        wall_ns=services.sources.wall_ns,
+        sources=services.sources,
         append=worker.append,
+        attempts=lambda index: worker.status.attempts.get(index, 0),
         defer=lane.defer,
         post=services.inbox.post,
     )

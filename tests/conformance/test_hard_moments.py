@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from executor import Ok, Transient, host_function
 from executor import executor as executor_module
+from executor.durable import retrying
 from executor.errors import GuestTrap, PreviousFailed, ShemError, StoreError
 from executor.wasm.lane import Lanes
 from executor.worker.rows import read_worker_id
@@ -159,7 +160,9 @@ def test_a_crash_while_the_outcome_is_being_committed_keeps_the_outcome_and_its_
 
 
 @pytest.mark.parametrize("accepted", ["committed", "in memory"])
-def test_a_crash_while_a_retry_leaves_its_instance_waits_until_it_has_left(accepted):
+def test_a_crash_while_a_retry_leaves_its_instance_waits_until_it_has_left(accepted, monkeypatch):
+    monkeypatch.setattr(retrying, "DELAY_MAX_S", 0)  # too long for a retry in the call itself
+
     async def case():
         engine = LastingEngine()
         asked = []

@@ -20,7 +20,7 @@ from tests.support.executors import (
 )
 
 WORKER = "scribe/w"
-HOUR_NS = 3_600_000_000_000
+WAIT_NS = 9_000_000_000
 ERROR_CODES = b" ".join(
     b'"%s"' % code.encode() for code in filesystem.TYPES.wit.types["error-code"].cases
 )
@@ -152,7 +152,7 @@ def test_a_running_worker_is_not_disturbed_and_shows_what_is_committed():
         engine = LastingEngine()
         async with scribe(engine) as shem:
             accepted = await shem.submit(
-                WORKER, "write-and-wait", ["a", "one ", HOUR_NS, "two"], key="k"
+                WORKER, "write-and-wait", ["a", "one ", WAIT_NS, "two"], key="k"
             )
             await until(lambda: InvocationStarted in kinds(engine, WORKER))
             await shem.interrupt(WORKER)

@@ -126,8 +126,9 @@ class Instance:
             world=SessionWorld(
                 effects=world,
                 listener=self.listener,
-                wall_ns=world.wall_ns,
+                sources=world,
                 append=self.writer.append,
+                attempts=lambda index: 0,
                 defer=lambda call: call(),
                 post=lambda call, *arguments: call(*arguments),
             ),
