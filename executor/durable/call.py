@@ -79,26 +79,24 @@ def local_or_awaited(
 class AnswerCodec:
     """Between a call's answer and the raw `response` of its `end`."""
 
-    __slots__ = ("_canonical", "_from_plain", "_to_plain", "type")
+    __slots__ = ("_canonical", "decode", "encode", "type")
+
+    encode: Callable[[object], Raw]
+    decode: Callable[[Raw], object]
 
     def __init__(self, answer_type: WitType | None) -> None:
         self.type = answer_type
         if answer_type is None:
-            self._to_plain = self._from_plain = None
+            self.encode, self.decode = absent, nothing
+            return
+        to_plain, from_plain = compile_plain(answer_type)
+        self._canonical = compile_canonical(answer_type)
+        raw, encode, decode = Raw, encode_value, decode_value
+        if to_plain is None:
+            self.encode = lambda answer: raw(encode(answer))
         else:
-            self._to_plain, self._from_plain = compile_plain(answer_type)
-            self._canonical = compile_canonical(answer_type)
-
-    def encode(self, answer: object) -> Raw:
-        if self.type is None:
-            return ABSENT
-        return Raw(encode_value(answer if self._to_plain is None else self._to_plain(answer)))
-
-    def decode(self, response: Raw) -> object:
-        if self.type is None:
-            return None
-        plain = decode_value(response)
-        return plain if self._from_plain is None else self._from_plain(plain)
+            self.encode = lambda answer: raw(encode(to_plain(answer)))
+        self.decode = decode if from_plain is None else lambda raw: from_plain(decode(raw))
 
     def checked(self, answer: object, function: str) -> object:
         """The canonical value of an answer that foreign code gave.
@@ -113,6 +111,14 @@ class AnswerCodec:
             raise GuestError(
                 f"{function} answered a value of another type: {error.message}", where=function
             ) from error
+
+
+def absent(_answer: object) -> Raw:
+    return ABSENT
+
+
+def nothing(_response: Raw) -> None:
+    """What a function without a result answers."""
 
 
 def compile_request(function_type: FuncType) -> EncodeRequest:
@@ -170,7 +176,16 @@ def recorded_call(
         session.append_end(index, encode_answer(answer))
         return answer if observe is None else observe(state, answer, *arguments)
 
-    return call
+    def call_without_arguments(state: Any) -> object:
+        session = state.session
+        if not session.live:
+            return call(state)
+        index = session.append_start(function, kind, EMPTY_ARRAY)
+        answer = action(state)
+        session.append_end(index, encode_answer(answer))
+        return answer
+
+    return call_without_arguments if encode is no_request and observe is None else call
 
 
 def awaited_call(

@@ -164,6 +164,8 @@ class Boundary:
     def _plain(
         self, where: str, function: HostFunction, codec_of: Callable[[], "Codec"]
     ) -> Callable[..., int]:
+        if not function.type.params:
+            return self._plain_without_parameters(where, function, codec_of)
         crossings = self._crossings
         codec: Codec | None = None
         lower: Lower = _lower_nothing
@@ -184,6 +186,35 @@ class Boundary:
             crossing = crossings[store]
             try:
                 answer = answer_of(args, crossing)
+            except BaseException as error:
+                return _fail(crossing, error)
+            try:
+                lower(answer, results, crossing)
+            except BaseException as error:
+                return _fail(crossing, _wrong_answer(where, codec, answer, error))
+            return 0
+
+        return callback
+
+    def _plain_without_parameters(
+        self, where: str, function: HostFunction, codec_of: Callable[[], "Codec"]
+    ) -> Callable[..., int]:
+        """A clock or a random number is asked for more often than all else together."""
+        crossings = self._crossings
+        call = function.call
+        codec: Codec | None = None
+        lower: Lower = _lower_nothing
+
+        def callback(
+            _env: int, store: int, _type: int, _args: int, _count: int, results: int, _n: int
+        ) -> int:
+            nonlocal codec, lower
+            crossing = crossings[store]
+            try:
+                if codec is None:
+                    codec = codec_of()
+                    lower = codec.lower_result
+                answer = call(crossing.state)
             except BaseException as error:
                 return _fail(crossing, error)
             try:
@@ -324,8 +355,6 @@ def _answer_of(
     call: Callable[..., Any], params: tuple[Lift, ...]
 ) -> Callable[[int, Crossing], Any]:
     """Lift the arguments and call: the hot path, so a function of its own for few parameters."""
-    if not params:
-        return lambda _args, crossing: call(crossing.state)
     if len(params) == 1:
         first = params[0]
         return lambda args, crossing: call(crossing.state, first(args, crossing))
