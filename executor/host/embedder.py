@@ -185,8 +185,9 @@ def import_from(name: str) -> ModuleType:
                 hint="give one of the two another name: a package is loaded once a process",
             )
         path = spec.submodule_search_locations
-        if path is None:
+        if path is None or count == len(parts):
             break
+        importlib.import_module(outer)  # a folder without __init__ finds its parts only then
     return importlib.import_module(name)
 
 

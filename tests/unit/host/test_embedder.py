@@ -165,6 +165,18 @@ def test_a_package_of_a_name_that_is_loaded_from_elsewhere_is_refused(folder, na
             del sys.modules[module]
 
 
+def test_folders_without_an_init_file_hold_bindings_too(folder):
+    inner = folder / "folder_of_a_test" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "bank.py").write_text(bank("inner"))
+    try:
+        (found,) = find_bindings(["folder_of_a_test.inner.bank:charge"], str(folder))
+        assert found.function(None, "eve", 1) == "inner"
+    finally:
+        for module in [m for m in sys.modules if m.startswith("folder_of_a_test")]:
+            del sys.modules[module]
+
+
 def test_a_directory_that_holds_another_copy_of_shem_gives_the_one_that_runs(folder):
     (folder / "executor").mkdir()
     (folder / "executor" / "__init__.py").write_text("raise ValueError('another copy')")
