@@ -88,6 +88,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.world",
         "oplog",
     ),
+    "executor.torture": (
+        "executor.deployment",
+        "executor.durable",
+        "executor.errors",
+        "executor.executor",
+        "executor.records",
+        "executor.replay",
+        "executor.requests",
+        "executor.services",
+        "executor.sources",
+        "executor.wasm.engine",
+        "executor.worker",
+        "oplog",
+    ),
     "executor.cli": ("executor", "oplog"),
     # The modules at the top of the package, `executor/executor.py` among them: the library.
     "executor": (
@@ -135,6 +149,7 @@ CATCHES_EXCEPTION = (
     "executor.host.embedder",
     "executor.server.application",
     "executor.server.serving",
+    "executor.torture.child",
     "executor.wasm.check",
     "executor.wasm.instance",
     "executor.wasm.lane",

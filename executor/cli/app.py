@@ -30,6 +30,7 @@ from executor.cli.output import (
 )
 from executor.cli.owner import cancel, delete, interrupt, resolve, resume, revert
 from executor.cli.run import run
+from executor.cli.torture import torture
 from executor.cli.workers import worker, workers
 
 COMMANDS: Final = (
@@ -50,6 +51,7 @@ COMMANDS: Final = (
     cancel,
     delete,
     run,
+    torture,
     demo,
 )
 
@@ -80,6 +82,7 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
     line = line or CommandLine()
     open_missing_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    line.arguments = tuple(given)
     try:
         with shem.make_context("shem", given.copy(), obj=line) as context:
             code = shem.invoke(context)

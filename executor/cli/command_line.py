@@ -1,9 +1,9 @@
 """What one run of `shem` was asked for, whatever its command: store, form of answers, debugging.
 
-The two doors to a store stand here as plain callables, so that a run of the command line can be
-given other ones. A command that needs the executor runs it in this process and serves it meanwhile,
-or asks the process that runs the store already; when that one ends in order the command goes on by
-itself, here or with the next one.
+The two doors to a store, and the maker of processes under torture, stand here as plain callables,
+so that a run of the command line can be given other ones. A command that needs the executor runs it
+in this process and serves it meanwhile, or asks the process that runs the store already; when that
+one ends in order the command goes on by itself, here or with the next one.
 """
 
 import functools
@@ -22,6 +22,7 @@ from executor.errors import StoreError
 from executor.server.client import HandedOver, NotServed, is_loaded
 from executor.server.opening import open_or_ask
 from executor.server.operations import Operations
+from executor.torture.children import Children
 from executor.worker.reader import StoreReader
 from executor.world import World
 
@@ -42,10 +43,15 @@ class CommandLine:
         self,
         open_executor: Callable[..., AbstractAsyncContextManager[Operations]] = open_or_ask,
         open_reader: Callable[[Path], StoreReader] = StoreReader,
+        children: Callable[[int], Children] = Children,
     ) -> None:
         self.data: str | None = None
         self.json = False
         self.debug = False
+        self.arguments: tuple[str, ...] = ()
+        """All that was typed behind `shem`."""
+        self.children = children
+        """Makes the processes under torture, so many at once."""
         self._open_executor = open_executor
         self._open_reader = open_reader
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from executor.cli.command_line import CommandLine, command_options
+from executor.cli.command_line import Command, CommandLine, command_options
 from executor.cli.output import (
     EXIT_DONE,
     one_line,
@@ -18,6 +18,7 @@ from executor.cli.output import (
     write_line,
 )
 from executor.cli.parse import initial_file, limit, pair, read_file, retry_policy, retry_text
+from executor.deployment import DeployOptions
 from executor.durable.retry import DEFAULT_POLICY, RetryPolicy, policy_of
 from executor.errors import ShemError
 from executor.records import ComponentRecord, Deployed, InitialFile, RevisionRecord, time_text
@@ -40,41 +41,52 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     config: tuple[tuple[str, str], ...]
     retry: RetryPolicy | None
 
+    @property
+    def component(self) -> str:
+        return Path(self.file).stem if self.name is None else self.name
+
+    @property
+    def options(self) -> DeployOptions:
+        return DeployOptions(
+            env=dict(self.env),
+            files=self.files,
+            host=self.host,
+            limits=dict(self.limits),
+            config=dict(self.config),
+            retry=self.retry,
+        )
+
+
+def deployment_options(command: Command) -> Command:
+    """What `Deployment` has besides the file."""
+    for option in (
+        click.option("--retry", metavar="POLICY", type=retry_policy,
+                     help="Attempts at what may pass, until the guest sets its own policy; what is"
+                     f" not named is as in {retry_text(DEFAULT_POLICY)}."),
+        click.option("--config", metavar="K=V", type=pair, multiple=True,
+                     help="What they read by wasi:config."),
+        click.option("--limit", "limits", metavar="NAME=SIZE", type=limit, multiple=True,
+                     help="A limit of its workers:"
+                     " memory=64MiB, tables=N, files=1MiB, file-count=N."),
+        click.option("--host", metavar="MODULE:ATTR", multiple=True,
+                     help="Host functions it imports."),
+        click.option("--file", "files", metavar="SRC:DST[:ro|rw]", type=initial_file,
+                     multiple=True, help="A file that its workers start with."),
+        click.option("--env", metavar="K=V", type=pair, multiple=True,
+                     help="Environment of its workers."),
+        click.option("--name", metavar="N",
+                     help="The component's name [default: the file's stem]."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
 
 @click.command(
     "deploy",
     epilog="Example: shem deploy bank.wasm --env CURRENCY=EUR --host rates:lookup",
 )
 @click.argument("file", metavar="FILE")
-@click.option("--name", metavar="N", help="The component's name [default: the file's stem].")
-@click.option("--env", metavar="K=V", type=pair, multiple=True, help="Environment of its workers.")
-@click.option(
-    "--file",
-    "files",
-    metavar="SRC:DST[:ro|rw]",
-    type=initial_file,
-    multiple=True,
-    help="A file that its workers start with.",
-)
-@click.option("--host", metavar="MODULE:ATTR", multiple=True, help="Host functions it imports.")
-@click.option(
-    "--limit",
-    "limits",
-    metavar="NAME=SIZE",
-    type=limit,
-    multiple=True,
-    help="A limit of its workers: memory=64MiB, tables=N, files=1MiB, file-count=N.",
-)
-@click.option(
-    "--config", metavar="K=V", type=pair, multiple=True, help="What they read by wasi:config."
-)
-@click.option(
-    "--retry",
-    metavar="POLICY",
-    type=retry_policy,
-    help="Attempts at what may pass, until the guest sets its own policy; what is not named is as"
-    f" in {retry_text(DEFAULT_POLICY)}.",
-)
+@deployment_options
 @command_options
 @click.pass_context
 def deploy(context: click.Context, /, **asked: Any) -> int:
@@ -91,15 +103,7 @@ def deploy(context: click.Context, /, **asked: Any) -> int:
 
         async def run(executor: Operations) -> Deployed:
             return await executor.deploy(
-                wasm,
-                name=file.stem if deployment.name is None else deployment.name,
-                env=dict(deployment.env),
-                files=deployment.files,
-                host=deployment.host,
-                limits=dict(deployment.limits),
-                config=dict(deployment.config),
-                retry=deployment.retry,
-                progress=progress,
+                wasm, name=deployment.component, progress=progress, **deployment.options
             )
 
         try:

@@ -6,12 +6,6 @@ import click
 import msgspec
 
 from executor.cli.command_line import CommandLine, command_options
-from executor.cli.crash_points import (
-    CrashPoint,
-    crashing_perform,
-    crashing_store,
-    parse_crash_point,
-)
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import (
     EXIT_DONE,
@@ -29,6 +23,12 @@ from executor.requests import WaveArguments
 from executor.server.client import HandedOver
 from executor.server.operations import Operations
 from executor.server.shapes import invocation_json
+from executor.torture.crash_points import (
+    CrashPoint,
+    crashing_perform,
+    crashing_store,
+    parse_crash_point,
+)
 from executor.world import World
 
 

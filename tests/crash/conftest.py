@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.crash_lab import Lab
+from tests.support.crash_lab import CrashLab
 from tests.support.receiver import Receiver
 
 TOLD = pytest.StashKey[list[str]]()
@@ -23,7 +23,7 @@ def tell(request):
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory):
+def crash_lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("crash")
-    with Receiver.start(folder) as receiver, Lab(folder, receiver) as lab:
+    with Receiver.start(folder) as receiver, CrashLab(folder, receiver) as lab:
         yield lab

@@ -1,60 +1,83 @@
 """A process is killed while it deploys a component or deletes a worker."""
 
+import msgspec
+import pytest
 from msgspec import structs
 
-from tests.support.crash_lab import events_of
-from tests.support.crash_plan import Delete, Deleted, Deploy, Deployed, Found, Outcome
+from executor.torture.children import Children
+from executor.torture.lab import events_of
+from executor.torture.plan import Found, Outcome
+from tests.support.component_child import ComponentPlan
+from tests.support.crash_lab import ROOT
 from tests.support.crash_scenarios import scenarios
 
 SCENARIO = scenarios()["charger"]
+ANSWERS = ["2", "3", "3"]
 
 
-def run(lab, plan, point=None):
-    """The exit code of a child, and what it reported."""
-    before = len(events_of(plan))
-    status = lab.run_child(structs.replace(plan, point=point))
-    return status, events_of(plan)[before:]
+@pytest.fixture(scope="module")
+def children():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        with Children(1, "tests.support.component_child") as children:
+            yield children
 
 
-def test_a_killed_deployment_is_there_or_not_and_can_be_made_again(lab):
-    for point, revisions in ((("commit", 1), [0]), (None, [0, 0])):
-        folder = lab.new_empty_folder("deploy")
-        wasm = folder / "component.wasm"
-        wasm.write_bytes(SCENARIO.wasm())
-        deploy = Deploy(path=str(wasm), name="charger")
-        plan = structs.replace(lab.plan(SCENARIO, folder), steps=(deploy,), queries=())
-        status, events = run(lab, plan, point)
-        assert (status == 0) == (point is None)
-        again = structs.replace(plan, steps=(deploy, *SCENARIO.steps))
-        status, events = run(lab, again)
-        assert status == 0
-        found = [event.revision for event in events_of(plan) if isinstance(event, Deployed)]
-        assert found == revisions
-        assert [event.wave for event in events if isinstance(event, Outcome)] == ["2", "3"]
+@pytest.fixture
+def run(children, crash_lab):
+    """The exit code of a process, and what it told and reported."""
+
+    def run_one(folder, *, point=None, steps=(), **asked):
+        plan = structs.replace(crash_lab.of(SCENARIO).plan(folder), point=point, steps=steps)
+        told = folder / "told.txt"
+        told.touch()
+        lines, events = len(told.read_text().splitlines()), len(events_of(plan))
+        asked = ComponentPlan(plan=plan, told=str(told), host_directory=str(ROOT), **asked)
+        status = children.run_line(msgspec.json.encode(asked))
+        return status, told.read_text().splitlines()[lines:], events_of(plan)[events:]
+
+    return run_one
 
 
-def test_a_killed_deletion_leaves_the_whole_worker_or_nothing_of_it(lab, tell):
+def answers(events):
+    return [event.wave for event in events if isinstance(event, Outcome)]
+
+
+def test_a_killed_deployment_is_there_or_not_and_can_be_made_again(tmp_path, run):
+    wasm = tmp_path / "component.wasm"
+    wasm.write_bytes(SCENARIO.wasm())
+    for point, revisions in ((("commit", 1), []), (None, ["revision 0"])):
+        folder = tmp_path / f"deployed-{len(revisions)}"
+        folder.mkdir()
+        status, told, _ = run(folder, point=point, deploy=str(wasm))
+        assert (status == 0, told) == (point is None, revisions)
+        status, told, events = run(folder, deploy=str(wasm), steps=SCENARIO.steps)
+        assert (status, told) == (0, ["revision 0"])
+        assert answers(events) == ANSWERS
+
+
+def test_a_killed_deletion_leaves_the_whole_worker_or_nothing_of_it(crash_lab, run, tell):
     left = []
     killed = True
-    number = lab.counts(SCENARIO)["commit"] - 1
+    lab = crash_lab.of(SCENARIO)
+    number = lab.counts()["commit"] - 1
     while killed:
         number += 1
-        folder = lab.new_folder(SCENARIO)
-        plan = structs.replace(lab.plan(SCENARIO, folder), queries=())
-        deleting = structs.replace(plan, steps=(*SCENARIO.steps, Delete(worker="charger/one")))
-        status, _ = run(lab, deleting, ("commit", number))
+        folder = lab.new_folder("deleted")
+        point = ("commit", number)
+        status, _, _ = run(folder, point=point, steps=SCENARIO.steps, delete="charger/one")
         killed = status != 0
-        status, events = run(lab, structs.replace(deleting, steps=(Delete(worker="charger/one"),)))
+        status, told, events = run(folder, delete="charger/one")
         assert status == 0
         found = [event for event in events if isinstance(event, Found)]
-        deleted = [event.found for event in events if isinstance(event, Deleted)]
-        assert deleted == [bool(found)]
-        for worker in found:
-            assert [entry.index for entry in worker.lines] == list(range(1, len(worker.lines) + 1))
+        assert told == ["deleted" if found else "no worker"]
         left.append(bool(found))
-        status, events = run(lab, structs.replace(plan, verify=True))
+        for worker in found:
+            assert worker.status == "idle"
+            assert not worker.doubles
+        status, _, events = run(folder, steps=SCENARIO.steps)
         assert status == 0
-        assert [event.wave for event in events if isinstance(event, Outcome)] == ["2", "3"]
+        assert answers(events) == ANSWERS
     gone = left.count(False)
     tell(f"deletion killed, {len(left)} cases: worker whole in {sum(left)}, gone in {gone}")
     assert True in left

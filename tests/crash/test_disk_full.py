@@ -9,15 +9,22 @@ import trio
 from msgspec import structs
 
 from executor import Executor
+from executor.durable.effects import perform_effect
 from executor.errors import ShemError, UnknownKey, WorkerNotFound
+from executor.torture.account import account_of
+from executor.torture.drive import Drive
+from executor.torture.figures import Figures
+from executor.torture.lab import Tried
+from executor.torture.ledger import recorded_effects, report_oplogs
+from executor.torture.plan import EffectBegan, Ended, Opened, Refused
+from executor.torture.verdict import Case, judge
 from executor.worker import room
 from executor.worker.reader import StoreReader
 from oplog.lmdb_engine import LmdbEngine
 from oplog.store import Store
+from tests.support import crash_bank
 from tests.support.children import run_python
-from tests.support.crash_check import Figures
-from tests.support.crash_child import Drive, bank, keys_of, report_oplogs
-from tests.support.crash_plan import Ended, Opened, Refused
+from tests.support.crash_lab import count
 from tests.support.crash_scenarios import scenarios
 from tests.support.full_disk import FullEngine
 
@@ -31,61 +38,63 @@ AT_ONCE = 16
 class FullDisk:
     """One case: the disk is full from commit `full_at` on."""
 
-    def __init__(self, lab, scenario, full_at):
+    def __init__(self, lab, full_at):
         self.lab = lab
-        self.scenario = scenario
         self.full_at = full_at
-        self.folder = lab.new_folder(scenario)
-        self.plan = structs.replace(lab.plan(scenario, self.folder), verify=True)
+        self.plan = structs.replace(lab.plan(lab.new_folder(f"full-{full_at}")), verify=True)
         self.events = []
-        self.sent = 0
         self.struck = False
 
     async def run(self):
+        crash_bank.case.set(self.plan.case)
         engine = FullEngine(LmdbEngine.open(Path(self.plan.store)), self.full_at)
-        opened = Executor.open(self.plan.store, host=bank(self.plan), store=Store(engine))
+        perform = recorded_effects(perform_effect, self.events.append)
+        opened = Executor.open(self.plan.store, store=Store(engine), perform=perform)
         async with opened as shem:
-            drive = Drive(shem, self.plan, self.events.append)
+            drive = Drive(shem, StoreReader(engine), self.plan, self.events.append)
             self.events.append(Opened())
-            await drive.steps(self.plan.steps)
+            await drive.take_steps()
             self.struck = engine.struck
+            reader = StoreReader(engine)
             if self.struck:
-                await self.stay_full(engine)
+                await self.stay_full(engine, reader)
             engine.make_room()
             await self.wait_until_regained(shem)
+            report_oplogs(reader, self.plan.workers, self.events.append, verified=False)
             self.events.append(Opened())
             await drive.resume()
-            await drive.steps(self.plan.steps)
+            await drive.take_steps()
             await drive.verify()
-            report_oplogs(StoreReader(engine), self.plan, self.events.append, verified=True)
         self.events.append(Ended())
 
-    async def stay_full(self, engine):
+    async def stay_full(self, engine, reader):
         refusals = [event.kind for event in self.events if isinstance(event, Refused)]
         assert "disk-full" in refusals, self.events
-        report_oplogs(StoreReader(engine), self.plan, self.events.append, verified=False)
+        report_oplogs(reader, self.plan.workers, self.events.append, verified=False)
         await trio.sleep(LEFT_S)  # a read that was under way may still arrive: it needs no commit
-        before = len(await self.requests())
+        before = self.effects()
         probes, commits = engine.probes, engine.commits
         await trio.sleep(HELD_S)
-        self.sent = len(await self.requests())
-        assert self.sent == before, "a write was repeated while the disk was full"
+        assert self.effects() == before, "a write was repeated while the disk was full"
         assert engine.commits == commits, "a held worker went on"
         assert engine.probes > probes, "nobody looks whether there is room"
 
-    async def requests(self):
-        return await trio.to_thread.run_sync(self.lab.requests, self.plan.peer)
+    def effects(self):
+        return sum(isinstance(event, EffectBegan) for event in self.events)
 
     async def wait_until_regained(self, shem):
         """Whatever was accepted goes on by itself."""
         with trio.fail_after(REGAINED_S):
-            for worker, key in keys_of(self.plan.steps):
-                while await is_held(shem, worker, key):  # noqa: ASYNC110  # nobody tells
+            for step in self.plan.steps:
+                while await is_held(shem, step.worker, step.key):  # noqa: ASYNC110  # nobody tells
                     await trio.sleep(0.02)
 
-    def case(self):
-        case = self.lab.case(self.scenario, self.folder, (("full", self.full_at),), (self.sent,))
-        return case._replace(events=(*self.events, *case.events))
+    def tried(self):
+        case = Case(self.plan.case, (("commit", self.full_at),), 0, tuple(self.events))
+        differences = list(self.lab.reference().differences(account_of(case.events)))
+        verdict = judge(case, differences)
+        more = [text for check in self.lab.checks for text in check(case)]
+        return Tried(case, verdict._replace(wrong=(*verdict.wrong, *more)))
 
 
 async def is_held(shem, worker, key):
@@ -99,24 +108,26 @@ async def is_held(shem, worker, key):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_disk_that_is_full_at_any_commit_loses_and_repeats_nothing(lab, tell, monkeypatch, name):
+def test_a_disk_that_is_full_at_any_commit_loses_and_repeats_nothing(
+    crash_lab, tell, monkeypatch, name
+):
     monkeypatch.setattr(room, "PROBE_DELAY_MIN_S", 0.1)
     monkeypatch.setattr(room, "PROBE_DELAY_MAX_S", 0.2)
-    scenario = SCENARIOS[name]
-    figures = Figures(scenario.name)
+    lab = crash_lab.of(SCENARIOS[name])
+    figures = Figures(name)
     numbers = itertools.count(1)
     struck = 0
     while True:
-        cases = [FullDisk(lab, scenario, next(numbers)) for _ in range(AT_ONCE)]
+        cases = [FullDisk(lab, next(numbers)) for _ in range(AT_ONCE)]
         trio.run(run_all, cases)
         for case in cases:
-            figures.count(case.case(), killed=0)
+            count(figures, case.tried())
         struck += sum(case.struck for case in cases)
         if not cases[-1].struck:
             break
     tell(f"disk full at each of {struck} commits, {figures}")
     assert (figures.lost, figures.duplicated) == (0, 0)
-    assert figures.recovered == figures.tried > struck >= lab.counts(scenario)["commit"] * 0.5
+    assert figures.recovered == figures.tried > struck >= lab.counts()["commit"] * 0.5
 
 
 async def run_all(cases):

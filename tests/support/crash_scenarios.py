@@ -21,9 +21,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from executor.torture.plan import AnyStep, Invoke, Submit
 from tests.support import guests
 from tests.support.crash_guests import EXITER, TALKER
-from tests.support.crash_plan import AnyStep, Invoke, Submit, Together, Wait
 
 
 class Answer(NamedTuple):
@@ -47,16 +47,13 @@ class Scenario(NamedTuple):
     component: str
     wasm: Callable[[], bytes]
     steps: tuple[AnyStep, ...]
-    queries: tuple[Invoke, ...]
-    """Of the final state; they change nothing."""
+    """What is only submitted is awaited later, by the same key."""
     checks: Mapping[str, Check]
     """By key: keys are unique over the workers."""
     charges: int
     """Made in an undisturbed run."""
-    workers: tuple[str, ...]
-    bank: str = "demo:bank/api"
-    charge_type: str = "write-remote"
-    flaky: bool = False
+    bank: str = ""
+    """The function of `crash_bank` that it is deployed with."""
     across: Callable[[Mapping[str, Answer]], bool] = lambda _: True
     """What must hold between answers."""
 
@@ -70,6 +67,14 @@ class Scenario(NamedTuple):
                 yield f"the answer to {key} is wrong: {answer}"
         if not self.across(by_key):
             yield f"the answers do not agree: {by_key}"
+
+
+def invoke(worker: str, key: str, function: str, *arguments: str) -> Invoke:
+    return Invoke(worker=worker, function=function, arguments=arguments, key=key)
+
+
+def submit(worker: str, key: str, function: str, *arguments: str) -> Submit:
+    return Submit(worker=worker, function=function, arguments=arguments, key=key)
 
 
 def says(text: str) -> Check:
@@ -97,8 +102,8 @@ def scenarios() -> dict[str, Scenario]:
         failure(),
         printer(),
         charger(),
-        charger()._replace(name="flaky", flaky=True),
-        charger()._replace(name="reader", charge_type="read-remote"),
+        charger()._replace(name="flaky", bank="flaky"),
+        charger()._replace(name="reader", bank="reading"),
         clocks(),
         sleeper(),
         talker(),
@@ -115,16 +120,16 @@ def counter() -> Scenario:
         name="counter",
         component="counter",
         wasm=guests.counter_component,
-        workers=(worker,),
+        bank="writing",
         steps=(
-            Invoke(worker=worker, function="add", arguments=("5",), key="five"),
-            Submit(worker=worker, function="charge-many", arguments=('"bob"', "2"), key="bob"),
-            Submit(worker=worker, function="add", arguments=("3",), key="three"),
-            Wait(worker=worker, key="three"),
-            Wait(worker=worker, key="bob"),
-            Invoke(worker=worker, function="charge-many", arguments=('"eve"', "1"), key="eve"),
+            invoke(worker, "five", "add", "5"),
+            submit(worker, "bob", "charge-many", '"bob"', "2"),
+            submit(worker, "three", "add", "3"),
+            invoke(worker, "three", "add", "3"),
+            invoke(worker, "bob", "charge-many", '"bob"', "2"),
+            invoke(worker, "eve", "charge-many", '"eve"', "1"),
+            invoke(worker, "get", "get"),
         ),
-        queries=(Invoke(worker=worker, function="get", key="get"),),
         checks={
             "five": says("5"),
             "bob": charged(2),
@@ -142,29 +147,18 @@ def pair() -> Scenario:
         name="pair",
         component="counter",
         wasm=guests.counter_component,
-        workers=(left, right),
+        bank="writing",
         steps=(
-            Together(
-                sequences=(
-                    (
-                        Invoke(
-                            worker=left, function="charge-many", arguments=('"l"', "2"), key="l-2"
-                        ),
-                        Invoke(worker=left, function="add", arguments=("3",), key="l-3"),
-                    ),
-                    (
-                        Submit(worker=right, function="add", arguments=("4",), key="r-4"),
-                        Invoke(
-                            worker=right, function="charge-many", arguments=('"r"', "2"), key="r-2"
-                        ),
-                        Wait(worker=right, key="r-4"),
-                    ),
-                )
-            ),
-        ),
-        queries=(
-            Invoke(worker=left, function="get", key="get-l"),
-            Invoke(worker=right, function="get", key="get-r"),
+            submit(left, "l-2", "charge-many", '"l"', "2"),
+            submit(right, "r-4", "add", "4"),
+            submit(right, "r-2", "charge-many", '"r"', "2"),
+            submit(left, "l-3", "add", "3"),
+            invoke(left, "l-2", "charge-many", '"l"', "2"),
+            invoke(right, "r-2", "charge-many", '"r"', "2"),
+            invoke(left, "l-3", "add", "3"),
+            invoke(right, "r-4", "add", "4"),
+            invoke(left, "get-l", "get"),
+            invoke(right, "get-r", "get"),
         ),
         checks={
             "l-2": charged(2),
@@ -184,17 +178,16 @@ def failure() -> Scenario:
         name="failure",
         component="counter",
         wasm=guests.counter_component,
-        workers=(worker,),
+        bank="writing",
         steps=(
-            Submit(worker=worker, function="charge-many", arguments=('"x"', "1"), key="charge"),
-            Submit(worker=worker, function="fail", key="fail"),
-            Submit(worker=worker, function="add", arguments=("1",), key="behind"),
-            Wait(worker=worker, key="charge"),
-            Wait(worker=worker, key="fail"),
-            Invoke(worker=worker, function="add", arguments=("1",), key="behind"),
-            Wait(worker=worker, key="charge"),
+            submit(worker, "charge", "charge-many", '"x"', "1"),
+            submit(worker, "fail", "fail"),
+            submit(worker, "behind", "add", "1"),
+            invoke(worker, "charge", "charge-many", '"x"', "1"),
+            invoke(worker, "fail", "fail"),
+            invoke(worker, "behind", "add", "1"),
+            invoke(worker, "charge", "charge-many", '"x"', "1"),
         ),
-        queries=(),
         checks={
             "charge": charged(1),
             "fail": reads("guest-trap: .*"),
@@ -214,13 +207,12 @@ def printer() -> Scenario:
         name="printer",
         component="printer",
         wasm=guests.printer_component,
-        workers=(worker,),
         steps=(
-            Invoke(worker=worker, function="print", arguments=('"first"',), key="first"),
-            Invoke(worker=worker, function="warn", arguments=('"second"',), key="second"),
-            Invoke(worker=worker, function="print", arguments=('"third"',), key="third"),
+            invoke(worker, "first", "print", '"first"'),
+            invoke(worker, "second", "warn", '"second"'),
+            invoke(worker, "third", "print", '"third"'),
+            invoke(worker, "hi", "write", "[104, 105]"),
         ),
-        queries=(Invoke(worker=worker, function="write", arguments=("[104, 105]",), key="hi"),),
         checks={
             "first": prints("1", "first\n", ""),
             "second": prints("2", "", "second\n"),
@@ -237,12 +229,12 @@ def charger() -> Scenario:
         name="charger",
         component="charger",
         wasm=lambda: guests.CHARGER,
-        workers=(worker,),
+        bank="writing",
         steps=(
-            Invoke(worker=worker, function="charge-many", arguments=("2",), key="two"),
-            Invoke(worker=worker, function="charge-many", arguments=("1",), key="one"),
+            invoke(worker, "two", "charge-many", "2"),
+            invoke(worker, "one", "charge-many", "1"),
+            invoke(worker, "none", "charge-many", "0"),
         ),
-        queries=(Invoke(worker=worker, function="charge-many", arguments=("0",), key="none"),),
         checks={"two": says("2"), "one": says("3"), "none": says("3")},
         charges=3,
     )
@@ -254,12 +246,11 @@ def clocks() -> Scenario:
         name="clocks",
         component="clocks",
         wasm=lambda: guests.CLOCKS,
-        workers=(worker,),
         steps=(
-            Invoke(worker=worker, function="read", arguments=("2",), key="two"),
-            Invoke(worker=worker, function="read", arguments=("1",), key="one"),
+            invoke(worker, "two", "read", "2"),
+            invoke(worker, "one", "read", "1"),
+            invoke(worker, "none", "read", "0"),
         ),
-        queries=(Invoke(worker=worker, function="read", arguments=("0",), key="none"),),
         checks={"two": reads(r"\d+"), "one": reads(r"\d+"), "none": reads(r"\d+")},
         across=lambda answers: answers["one"].text == answers["none"].text,
         charges=0,
@@ -279,12 +270,11 @@ def sleeper() -> Scenario:
         name="sleeper",
         component="sleeper",
         wasm=lambda: guests.SLEEPER,
-        workers=(worker,),
         steps=(
-            Invoke(worker=worker, function="sleep", arguments=(str(SLEEP_NS),), key="first"),
-            Invoke(worker=worker, function="sleep", arguments=(str(SLEEP_NS),), key="second"),
+            invoke(worker, "first", "sleep", str(SLEEP_NS)),
+            invoke(worker, "second", "sleep", str(SLEEP_NS)),
+            invoke(worker, "none", "sleep", "0"),
         ),
-        queries=(Invoke(worker=worker, function="sleep", arguments=("0",), key="none"),),
         checks={"first": slept, "second": slept, "none": reads(r"\d+")},
         charges=0,
     )
@@ -304,12 +294,11 @@ def talker() -> Scenario:
         name="talker",
         component="talker",
         wasm=lambda: TALKER,
-        workers=(worker,),
         steps=(
-            Invoke(worker=worker, function="say", arguments=(str(TALKER_TURNS),), key="long"),
-            Invoke(worker=worker, function="say", arguments=("1",), key="short"),
+            invoke(worker, "long", "say", str(TALKER_TURNS)),
+            invoke(worker, "short", "say", "1"),
+            invoke(worker, "last", "say", "0"),
         ),
-        queries=(Invoke(worker=worker, function="say", arguments=("0",), key="last"),),
         checks={"long": said("1"), "short": said("2"), "last": said("3")},
         charges=0,
     )
@@ -321,15 +310,14 @@ def exiter() -> Scenario:
         name="exit",
         component="exiter",
         wasm=lambda: EXITER,
-        workers=(worker,),
+        bank="writing",
         steps=(
-            Invoke(worker=worker, function="add", arguments=("2",), key="two"),
-            Submit(worker=worker, function="leave", key="leave"),
-            Submit(worker=worker, function="add", arguments=("1",), key="behind"),
-            Wait(worker=worker, key="leave"),
-            Invoke(worker=worker, function="add", arguments=("1",), key="behind"),
+            invoke(worker, "two", "add", "2"),
+            submit(worker, "leave", "leave"),
+            submit(worker, "behind", "add", "1"),
+            invoke(worker, "leave", "leave"),
+            invoke(worker, "behind", "add", "1"),
         ),
-        queries=(),
         checks={
             "two": says("2"),
             "leave": lambda answer: answer.exit_code == 1,
@@ -381,18 +369,15 @@ def order() -> Scenario:
         name="order",
         component="orders",
         wasm=guests.order_component,
-        bank="demo:orders/bank",
-        workers=(worker,),
+        bank="ordering",
         steps=(
-            Invoke(worker=worker, function="place", arguments=(large,), key="large"),
-            Submit(worker=worker, function="place", arguments=(small,), key="small"),
-            Submit(worker=worker, function="place", arguments=(empty,), key="empty"),
-            Wait(worker=worker, key="small"),
-            Wait(worker=worker, key="empty"),
-        ),
-        queries=(
-            Invoke(worker=worker, function="orders", key="orders"),
-            Invoke(worker=worker, function="ledger", key="ledger"),
+            invoke(worker, "large", "place", large),
+            submit(worker, "small", "place", small),
+            submit(worker, "empty", "place", empty),
+            invoke(worker, "small", "place", small),
+            invoke(worker, "empty", "place", empty),
+            invoke(worker, "orders", "orders"),
+            invoke(worker, "ledger", "ledger"),
         ),
         checks={
             "large": receipt("large", 2100, "tea, 900", "cup, 1200"),
@@ -428,15 +413,13 @@ def trip() -> Scenario:
         name="trip",
         component="trips",
         wasm=guests.trip_component,
-        workers=(worker,),
+        bank="writing",
         steps=(
-            Invoke(worker=worker, function="book", arguments=('"ann"', f"[{shown}]"), key="ann"),
-            Submit(worker=worker, function="book", arguments=('"bob"', "[]"), key="bob"),
-            Wait(worker=worker, key="bob"),
-        ),
-        queries=(
-            Invoke(worker=worker, function="booked", arguments=('"ann"',), key="booked"),
-            Invoke(worker=worker, function="totals", key="totals"),
+            invoke(worker, "ann", "book", '"ann"', f"[{shown}]"),
+            submit(worker, "bob", "book", '"bob"', "[]"),
+            invoke(worker, "bob", "book", '"bob"', "[]"),
+            invoke(worker, "booked", "booked", '"ann"'),
+            invoke(worker, "totals", "totals"),
         ),
         checks={
             "ann": booked,

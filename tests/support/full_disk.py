@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from threading import Lock
 
-from executor.cli.crash_points import CrashingEngine, CrashPoint
+from executor.torture.crash_points import CrashingEngine, CrashPoint
 from oplog.engine import Batch, Engine
 from oplog.errors import OplogError, OplogFullError
 

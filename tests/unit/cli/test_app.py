@@ -15,7 +15,7 @@ disk-full, store-corrupt, store-format, store-error, host-binding, internal"""
 
 COMMANDS = (
     """deploy components component invoke oplog workers worker files crash replay resolve revert"""
-    """ interrupt resume cancel delete run demo"""
+    """ interrupt resume cancel delete run torture demo"""
 )
 
 

@@ -6,10 +6,11 @@
 | commit:N        | after the N-th transaction returned, before anyone hears of it        |
 | before-effect:N | before the N-th read-remote or write-remote effect starts             |
 | after-effect:N  | after the N-th of them returned, before its `end` is appended         |
-| before-result   | after an invocation's outcome is appended, before it is committed     |
-| after-result    | after an outcome is committed, before anyone hears of it              |
+| before-result:N | after the N-th outcome is appended, before it is committed            |
+| after-result:N  | after the N-th outcome is committed, before anyone hears of it        |
 
-N counts from 1 in this process, over all workers. The points are wrappers of the store's engine,
+N counts from 1 in this process, over all workers; of results it may be left out, and is then 1.
+The points are wrappers of the store's engine,
 of its writers and of the executor's `perform`: the code that runs in production holds no flag for
 them and is the code that dies here.
 """
@@ -18,9 +19,10 @@ import os
 import re
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Literal, NoReturn, cast, get_args
+from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 
 from executor.durable.effects import Effect, Perform
 from executor.durable.function_type import REMOTE
@@ -36,11 +38,14 @@ from oplog.store import Store, Writer
 PointKind = Literal[
     "append", "commit", "before-effect", "after-effect", "before-result", "after-result"
 ]
+Point: TypeAlias = tuple[PointKind, int]
+"""A kind of point and its number, counted from 1."""
 
-
+KINDS: Final[tuple[PointKind, ...]] = get_args(PointKind)
 COUNTED: Final = frozenset({"append", "commit", "before-effect", "after-effect"})
+"""Kinds whose number has to be said."""
 POINT: Final = re.compile(r"([a-z-]+)(?::([1-9]\d*))?")
-FORMS: Final = ", ".join(f"{kind}:N" if kind in COUNTED else kind for kind in get_args(PointKind))
+FORMS: Final = ", ".join(f"{kind}:N" if kind in COUNTED else f"{kind}[:N]" for kind in KINDS)
 
 
 def kill_process() -> NoReturn:
@@ -70,15 +75,32 @@ class CrashPoint:
                 self._kill()
 
 
-def parse_crash_point(text: str) -> CrashPoint:
+class CountingPoint(CrashPoint):
+    """Kills nobody, counts everything."""
+
+    def __init__(self) -> None:
+        super().__init__("after-result", 0)
+        self.counts: Counter[PointKind] = Counter()
+
+    def reach(self, kind: PointKind) -> None:
+        with self._lock:
+            self.counts[kind] += 1
+
+
+def parse_point(text: str, where: str) -> Point:
     """`commit:3` or `after-result`. Raises UsageError naming the forms there are."""
     found = POINT.fullmatch(text)
     kind, number = (found[1], found[2]) if found else ("", None)
-    if kind not in get_args(PointKind) or (kind in COUNTED) != (number is not None):
+    if kind not in KINDS or (kind in COUNTED and number is None):
         raise UsageError(
-            f"{text!r} is not a crash point", where="--crash-at", hint=f"use one of {FORMS}, N ≥ 1"
+            f"{text!r} is not a crash point", where=where, hint=f"use one of {FORMS}, N ≥ 1"
         )
-    return CrashPoint(cast("PointKind", kind), int(number or 1))
+    return cast("PointKind", kind), int(number or 1)
+
+
+def parse_crash_point(text: str) -> CrashPoint:
+    """As `--crash-at` has it. Raises: UsageError."""
+    return CrashPoint(*parse_point(text, "--crash-at"))
 
 
 def crashing_store(path: Path, point: CrashPoint) -> Store:

@@ -1,12 +1,13 @@
-import subprocess
-import sys
 import threading
 from uuid import UUID
 
 import pytest
 import trio
 
-from executor.cli.crash_points import (
+from executor.durable.effects import Effect
+from executor.errors import UsageError
+from executor.torture.crash_points import (
+    CountingPoint,
     CrashingEngine,
     CrashPoint,
     crashing_perform,
@@ -14,14 +15,11 @@ from executor.cli.crash_points import (
     crashing_writer,
     parse_crash_point,
 )
-from executor.durable.effects import Effect
-from executor.errors import UsageError
 from oplog.codec import encode_entry
 from oplog.engine import Batch, Row
 from oplog.entry import InvocationFinished, NoOp, Outcome
 from oplog.memory_engine import MemoryEngine
 from oplog.store import Store
-from tests.support.fake_executor import FakeStore
 
 WORKER = UUID(int=7).bytes
 
@@ -47,6 +45,8 @@ def point(kind, number=1):
         ("after-effect:3", "after-effect", 3),
         ("before-result", "before-result", 1),
         ("after-result", "after-result", 1),
+        ("before-result:2", "before-result", 2),
+        ("after-result:3", "after-result", 3),
     ],
 )
 def test_every_point_is_written_as_documented(text, kind, number):
@@ -56,8 +56,20 @@ def test_every_point_is_written_as_documented(text, kind, number):
 
 def test_a_bad_point_is_refused_with_the_forms_there_are():
     with pytest.raises(UsageError, match="is not a crash point") as refused:
-        parse_crash_point("before-result:2")
+        parse_crash_point("before-result:0")
     assert "append:N, commit:N, before-effect:N, after-effect:N" in refused.value.hint
+
+
+def test_a_kind_that_is_reached_often_needs_its_number():
+    with pytest.raises(UsageError, match="'append' is not a crash point"):
+        parse_crash_point("append")
+
+
+def test_a_counting_point_kills_nobody_and_counts_every_kind():
+    counting = CountingPoint()
+    for kind in ("append", "commit", "append"):
+        counting.reach(kind)
+    assert counting.counts == {"append": 2, "commit": 1}
 
 
 def test_only_events_of_its_own_kind_count():
@@ -190,23 +202,3 @@ def test_a_crash_point_opens_its_own_store_with_wrapped_engine_and_writers(tmp_p
     with pytest.raises(Killed):
         store.writer(WORKER, 0).append(NoOp(at=1))
     store.close()
-
-
-def test_a_crash_point_is_refused_while_another_process_runs_the_store(shem, tmp_path):
-    holder = "import sys, pathlib; from oplog.lmdb_engine import LmdbEngine;"
-    holder += "engine = LmdbEngine.open(pathlib.Path(sys.argv[1])); print(); sys.stdin.read()"
-    command = (sys.executable, "-c", holder, str(tmp_path / ".shem"))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as process:
-        process.stdout.readline()
-        ran = shem("invoke", "a/b", "f", "--crash-at", "append:1", "--json")
-        process.kill()
-    assert (ran.code, ran.stdout, ran.error["kind"]) == (4, "", "busy")
-    assert str(process.pid) in ran.error["message"]
-
-
-def test_without_a_crash_point_nothing_is_wrapped(shem, store: FakeStore):
-    store.outcomes["k"] = KeyboardInterrupt()
-    shem("invoke", "a/b", "f", "--key", "k")
-    [(_, world)] = store.opened
-    assert set(world) == {"recover", "on_output"}

@@ -1,0 +1,47 @@
+import click
+import pytest
+
+from executor.cli.torture import chain, kinds, repeated
+from executor.torture.crash_points import KINDS
+
+
+def test_kinds_are_tried_in_their_own_order():
+    assert kinds("after-result,append") == ("append", "after-result")
+    assert kinds(",".join(KINDS)) == KINDS
+
+
+@pytest.mark.parametrize("text", ["", "append,", "appends", "append:1"])
+def test_a_kind_that_is_none_is_refused(text):
+    with pytest.raises(click.BadParameter, match="is none of append, commit"):
+        kinds(text)
+
+
+def test_a_chain_of_points_kills_one_process_after_another():
+    assert chain("append:17,commit:2,after-result") == (
+        ("append", 17),
+        ("commit", 2),
+        ("after-result", 1),
+    )
+    with pytest.raises(click.BadParameter, match="'append' is not a crash point"):
+        chain("append,commit:2")
+
+
+def test_the_same_command_again_leaves_out_what_chose_the_points():
+    given = (
+        "torture a.wasm - --data d --json --sample 3 --seed=4 --at append:1 --env A=--at --jobs 2"
+        " --points=append,commit --host m:f --keep k --recovery-kills 2 --timeout 5 --debug"
+    )
+    kept = "torture a.wasm - --data d --env A=--at --host m:f --timeout 5"
+    assert " ".join(repeated(given.split())) == kept
+
+
+def test_points_are_chosen_in_one_way(shem):
+    told = shem("torture", "a.wasm", "script", "--at", "append:1", "--sample", "3")
+    assert (told.code, told.stdout) == (2, "")
+    assert "--at says which points are tried, and so does --sample" in told.stderr
+
+
+def test_what_is_neither_a_file_nor_deployed_is_refused(shem):
+    told = shem("torture", "a.wasm", "script")
+    assert told.code == 2
+    assert "there is no file a.wasm" in told.stderr
