@@ -56,6 +56,9 @@ class Row(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What is written whole or not at all, in this order: deletes, entries, rows."""
 
+    expects: Sequence[Row] = ()
+    """Rows that have to be just so beforehand, one without a value not there: else it is refused.
+    So who wants to replace what it has read needs no lock of its own."""
     entries: Sequence[tuple[bytes, int, bytes]] = ()
     """Worker's id, index, encoded entry; the indices of one worker consecutive and ascending."""
     rows: Sequence[Row] = ()
@@ -130,6 +133,7 @@ def check_batch(batch: Batch) -> None:
             raise ValueError(f"worker {worker_id.hex()}: entry {index} follows {before}")
         last[worker_id] = index
     check_rows(batch.rows)
+    check_rows(batch.expects)
     for worker_id in batch.deletes:
         check_worker_id(worker_id)
         if worker_id in last:

@@ -242,6 +242,9 @@ class LmdbEngine(Engine):
             together.append(batch)
         self._put_entries(transaction, together, tails)
         for batch in batches:
+            for row in batch.expects:
+                if transaction.get(row.key, db=self._databases[row.table]) != row.value:
+                    raise BatchRefusedError(f"a row of {row.table} is not as it was expected")
             for row in batch.rows:
                 table = self._databases[row.table]
                 if row.value is None:

@@ -83,6 +83,9 @@ class MemoryEngine(Engine):
                     f"worker {worker_id.hex()}: entry {first} cannot follow entry {last}:"
                     " another writer was here, or the worker was deleted"
                 )
+        for row in batch.expects:
+            if self._tables[row.table].values.get(row.key) != row.value:
+                raise BatchRefusedError(f"a row of {row.table} is not as it was expected")
         try:
             digests = all_references(batch.entries)
         except msgspec.MsgspecError as error:

@@ -45,6 +45,7 @@ class Writer:
         "_ask_at_bytes",
         "_ask_at_index",
         "_asked",
+        "_attached",
         "_buffer",
         "_drained",
         "_in_flight_bytes",
@@ -90,6 +91,8 @@ class Writer:
         twice before the first of its batches is durable."""
         self._buffer: list[bytes] = []
         self._payloads: list[Payload] = []
+        self._attached: list[Row] = []
+        """Of what is buffered, in the order of its entries."""
         self._in_flight_bytes = 0
         self._in_flight_index = last_index
         self._ask_at_index = last_index + ASK_ENTRIES
@@ -129,6 +132,13 @@ class Writer:
             if index >= self._ask_at_index or self.buffered_bytes >= self._ask_at_bytes:
                 self._ask_now()
         return index
+
+    def attach(self, rows: Sequence[Row]) -> None:
+        """Have rows written in the transaction of what is appended last; they are lost with it.
+
+        For who holds the lock since before that append.
+        """
+        self._attached.extend(rows)
 
     @property
     def full(self) -> bool:
@@ -172,6 +182,7 @@ class Writer:
         with self.lock:
             self._buffer = []
             self._payloads = []
+            self._attached = []
             self.last_index = kept = self._in_flight_index
             self.buffered_bytes = self._in_flight_bytes
             error = OplogError(f"worker {self.worker_id.hex()}: what was buffered was discarded")
@@ -200,6 +211,8 @@ class Writer:
             batch = None
             if self._buffer:
                 rows = self._rows() if self._rows is not None else ()
+                if self._attached:
+                    rows = [*self._attached, *rows]
                 if rows:
                     check_rows(rows)
                 first = self.committed_index + 1
@@ -211,6 +224,7 @@ class Writer:
                 )
                 self._buffer = []
                 self._payloads = []
+                self._attached = []
             self._in_flight_index = self.last_index
             self._in_flight_bytes = self.buffered_bytes
             self._ask_at_index = self.last_index + ASK_ENTRIES
@@ -247,6 +261,7 @@ class Writer:
         self.failed = error
         self._buffer = []
         self._payloads = []
+        self._attached = []
         self.buffered_bytes = self._in_flight_bytes = 0
         self.last_index = self._in_flight_index = self.committed_index
         if not self._asked:

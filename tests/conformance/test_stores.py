@@ -5,7 +5,7 @@ import random
 import pytest
 
 from oplog.codec import encode_entry
-from oplog.engine import Batch
+from oplog.engine import Batch, BatchRefusedError, Row
 from oplog.entry import NoOp
 from oplog.lmdb_engine import LmdbEngine
 from oplog.memory_engine import MemoryEngine
@@ -23,7 +23,7 @@ def test_stores_take_the_same_steps_with_the_same_outcome(tmp_path, seed):
     machine.run(400)
     for store in stores:
         store.close()
-    assert len(machine.steps_taken) >= 9, machine.steps_taken
+    assert len(machine.steps_taken) >= 10, machine.steps_taken
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -37,7 +37,7 @@ def test_what_was_durable_is_there_after_the_store_is_opened_again(tmp_path, see
         store.close()
         store = machine.sides[1].store = Store(LmdbEngine.open(tmp_path / "store"))
         for worker_id in list(machine.entries):
-            del machine.entries[worker_id][machine.durable[worker_id] :]
+            machine.lose_buffer(worker_id)
             machine.open_writers(worker_id)
         machine.compare()
     memory.close()
@@ -101,3 +101,13 @@ def test_a_probe_leaves_nothing_behind(engine):
     before = engine.read_rows("meta")
     engine.probe()
     assert engine.read_rows("meta") == before
+
+
+def test_of_two_that_expect_the_same_row_in_one_write_the_first_wins(engine):
+    engine.write([Batch(rows=[Row("promises", b"p", b"pending")])])
+    expects = [Row("promises", b"p", b"pending")]
+    results = engine.write(
+        [Batch(rows=[Row("promises", b"p", b"%d" % n)], expects=expects) for n in range(3)]
+    )
+    assert [type(result) for result in results] == [type(None), *[BatchRefusedError] * 2]
+    assert engine.read_row("promises", b"p") == b"0"

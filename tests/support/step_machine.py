@@ -41,6 +41,8 @@ class StepMachine:
         """Ordered entries of each living worker; those behind `durable` are only buffered."""
         self.durable: dict[bytes, int] = {}
         self.rows: dict[tuple[str, bytes], bytes] = {}
+        self.attached: dict[bytes, list[Row]] = {}
+        """Rows of what is only buffered."""
         self.dead: list[bytes] = []
         self.steps_taken: dict[str, int] = {}
 
@@ -52,6 +54,7 @@ class StepMachine:
             self.submit_rows: 3,
             self.submit_unit: 2,
             self.submit_refused: 2,
+            self.submit_expecting: 2,
             self.reopen_writer: 1,
             self.discard: 1,
             self.delete: 1,
@@ -92,8 +95,14 @@ class StepMachine:
         for _ in range(self.random.choice([1, 1, 2, 5])):
             entry = self.make_entry()
             self.entries[worker_id].append(entry)
-            indices = {side.writers[worker_id].append(entry) for side in self.sides}
-            assert indices == {len(self.entries[worker_id])}
+            rows = [Row("promises", worker_id, self.random.randbytes(4))]
+            attached = self.random.random() < 0.3
+            for side in self.sides:
+                writer = side.writers[worker_id]
+                with writer.lock:
+                    assert writer.append(entry) == len(self.entries[worker_id])
+                    writer.attach(rows if attached else ())
+            self.attached.setdefault(worker_id, []).extend(rows if attached else ())
 
     def commit(self) -> None:
         worker_id = self.choose_worker()
@@ -104,6 +113,7 @@ class StepMachine:
     def made_durable(self, worker_id: bytes) -> None:
         index = len(self.entries[worker_id])
         if index > self.durable[worker_id]:
+            self.put_rows(self.attached.pop(worker_id, []))
             self.put_rows(self.status_rows(worker_id, index))
         self.durable[worker_id] = index
         for side in self.sides:
@@ -165,21 +175,39 @@ class StepMachine:
         refused = Batch(entries=batch.entries, rows=rows)
         assert self.submit(refused) == {"BatchRefusedError"}
 
+    def submit_expecting(self) -> None:
+        """A batch that is written only if a row is as it was read, or is not there."""
+        table, key = "promises", self.random.choice([b"a", self.choose_worker()])
+        stored = self.rows.get((table, key))
+        expected = self.random.choice([stored, stored, None, b"other"])
+        rows = [Row(table, key, self.random.choice([None, self.random.randbytes(3)]))]
+        batch = Batch(rows=rows, expects=[Row(table, key, expected)])
+        if expected == stored:
+            assert self.submit(batch) == {"NoneType"}
+            self.put_rows(rows)
+        else:
+            assert self.submit(batch) == {"BatchRefusedError"}
+
     def reopen_writer(self) -> None:
         """The worker is unloaded and loaded again; what was only buffered is gone."""
         worker_id = self.choose_worker()
-        del self.entries[worker_id][self.durable[worker_id] :]
+        self.lose_buffer(worker_id)
         self.open_writers(worker_id)
+
+    def lose_buffer(self, worker_id: bytes) -> None:
+        del self.entries[worker_id][self.durable[worker_id] :]
+        self.attached.pop(worker_id, None)
 
     def discard(self) -> None:
         worker_id = self.choose_worker()
-        del self.entries[worker_id][self.durable[worker_id] :]
+        self.lose_buffer(worker_id)
         for side in self.sides:
             side.writers[worker_id].discard()
 
     def delete(self) -> None:
         worker_id = self.choose_worker()
-        rows = [Row("workers", worker_id, None), Row("pending", worker_id, None)]
+        rows = [Row(table, worker_id, None) for table in ("workers", "pending", "promises")]
+        self.attached.pop(worker_id, None)
         assert self.submit(Batch(deletes=[worker_id], rows=rows)) == {"NoneType"}
         self.put_rows(rows)
         del self.entries[worker_id], self.durable[worker_id]
