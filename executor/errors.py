@@ -3,7 +3,7 @@
 ShemError                 `kind` is the word of the JSON error object, `hint` what to do
 ├── RequestError          the caller's fault
 │   ├── UsageError        · ComponentNotFound · WorkerNotFound · UnknownFunction · UnknownKey
-│   ├── UnknownFile
+│   ├── UnknownFile       · UnknownPromise
 │   ├── BadArguments      (column, expected) · KeyConflict · AlreadyExists · Busy
 │   │   └── BadHandle     the one request that is refused only when it runs, and so is recorded
 │   └── ComponentRejected (imports)
@@ -64,6 +64,10 @@ class UnknownFile(RequestError):
     """A path leads to nothing among a worker's files."""
 
     kind = "unknown-file"
+
+
+class UnknownPromise(RequestError):
+    kind = "unknown-promise"
 
 
 class BadArguments(RequestError):

@@ -46,12 +46,15 @@ from executor.records import (
     Invocation,
     NewWorker,
     OplogRecord,
+    PromisePage,
+    PromiseRecord,
     Rebuild,
     WorkerFile,
     WorkerPage,
     WorkerRecord,
 )
 from executor.requests import WaveArguments, canonical_request, check_key, resolve_path
+from executor.services.promises import PromiseId
 from executor.wasm.engine import Engine as WasmEngine
 from executor.wasm.lane import Lanes
 from executor.wasm.plain import decode_result
@@ -61,7 +64,7 @@ from executor.worker.file_view import read_file
 from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
-from executor.worker.reader import WORKERS_PER_PAGE, StoreReader
+from executor.worker.reader import PROMISES_PER_PAGE, WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
 from executor.worker.revision import Revisions
 from executor.worker.status import REFUSING
@@ -413,6 +416,38 @@ class Executor:
         Raises: WorkerNotFound, UnknownKey, Busy if it runs, AlreadyExists if it has its outcome.
         """
         return await cancel((await self._workers.loop(worker)).worker, key)
+
+    async def complete_promise(
+        self,
+        worker: str,
+        promise: int,
+        value: bytes,
+        *,
+        key: str | None = None,
+        until_rest: bool = False,
+    ) -> bool:
+        """Completes the promise that entry `promise` of the worker made: False if another
+        completion came first. The same `key` again hears the same. Durable on return; whoever
+        waits goes on, the worker itself until it rests with `until_rest`.
+
+        Raises: WorkerNotFound, UnknownPromise, LimitError, StoreError.
+        """
+        found = PromiseId(self._reader.worker_id(worker), promise)
+        chosen = key or self._services.sources.random_uuid()
+        done = await self._services.stores.promises.complete(found, value, chosen, worker)
+        if until_rest:
+            await self._workers.run_until_rest(worker)
+        return done
+
+    async def promises(
+        self, worker: str, *, after: int = 0, limit: int = PROMISES_PER_PAGE
+    ) -> PromisePage:
+        """The worker's promises that were made after entry `after`. Raises: WorkerNotFound."""
+        return self._reader.promises(worker, after=after, limit=limit)
+
+    async def promise(self, worker: str, promise: int) -> PromiseRecord:
+        """Raises: WorkerNotFound, UnknownPromise."""
+        return self._reader.promise(worker, promise)
 
     async def delete(self, worker: str) -> Done:
         """Interrupts the worker and removes it with its oplog. Durable on return."""

@@ -135,6 +135,25 @@ class WorkerRecord(Record, frozen=True, kw_only=True):
     loaded: bool
 
 
+class PromiseRecord(Record, frozen=True, kw_only=True):
+    promise: int
+    """The index of the call that made it."""
+    status: Literal["pending", "completed"]
+    created_at: int
+    completed_at: int | None = None
+    value: bytes | None = None
+    """What it was completed with."""
+
+
+class PromisePage(Record, frozen=True, kw_only=True):
+    """Promises of one worker, oldest first."""
+
+    worker: str
+    promises: tuple[PromiseRecord, ...]
+    cursor: int | None
+    """After which the next page begins; None for the last one."""
+
+
 class NewWorker(TypedDict, total=False):
     """What an invocation creates its worker with, if there is none; one that exists must have the
     same. None is as left out.

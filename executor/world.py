@@ -2,14 +2,18 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, TypedDict
 
 import trio
 
 from executor.durable.effects import Perform, TrioEffects
 from executor.durable.inbox import Inbox
+from executor.services.promises import Promises
+from executor.services.stores import Stores
 from executor.sources import Sources, SystemSources
 from executor.wasm.lane import Lanes
+from executor.worker.commits import submit_if_expected
 from executor.worker.initial_files import initial_files
 from executor.worker.revision import Revisions
 from executor.worker.room import RoomProbe
@@ -58,6 +62,7 @@ def worker_services(
 ) -> WorkerServices:
     engine = store.engine
     sources = world.get("sources") or SystemSources()
+    promises = Promises(engine, partial(submit_if_expected, store), sources.wall_ns)
     return WorkerServices(
         store=store,
         reader=Reader(engine),
@@ -71,7 +76,8 @@ def worker_services(
         nursery=running.nursery,
         sources=sources,
         files=initial_files(engine),
-        wakeups=Wakeups(engine, sources),
+        wakeups=Wakeups(engine, sources, promises),
+        stores=Stores(promises=promises),
         suspend_after_s=world.get("suspend_after_s", SUSPEND_AFTER_S),
         on_output=world.get("on_output") or ignore_output,
         report=world.get("report") or log_report,

@@ -200,6 +200,7 @@ RECIPES: dict[str, Recipe] = {
     "command": c_recipe("command"),
     "scribe": c_recipe("scribe"),
     "auditor": c_recipe("auditor"),
+    "approval": c_recipe("approval"),
 }
 
 

@@ -64,7 +64,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.wasm.values",
         "executor.wasm.wit",
     ),
-    "executor.services": ("executor.errors", "executor.records", "executor.wasm", "oplog"),
+    "executor.services": (
+        "executor.durable.signal",
+        "executor.errors",
+        "executor.records",
+        "executor.wasm",
+        "oplog",
+    ),
     "executor.worker": (
         "executor.durable",
         "executor.errors",

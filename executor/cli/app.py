@@ -29,6 +29,7 @@ from executor.cli.output import (
     write_traceback,
 )
 from executor.cli.owner import cancel, delete, interrupt, resolve, resume, revert
+from executor.cli.promise import promise
 from executor.cli.run import run
 from executor.cli.torture import torture
 from executor.cli.workers import worker, workers
@@ -49,6 +50,7 @@ COMMANDS: Final = (
     interrupt,
     resume,
     cancel,
+    promise,
     delete,
     run,
     torture,

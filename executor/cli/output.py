@@ -41,6 +41,7 @@ EXIT_CODES: Final[dict[str, int]] = {
     "unknown-function": EXIT_NOT_FOUND,
     "unknown-key": EXIT_NOT_FOUND,
     "unknown-file": EXIT_NOT_FOUND,
+    "unknown-promise": EXIT_NOT_FOUND,
     "key-conflict": EXIT_REFUSED,
     "exists": EXIT_REFUSED,
     "busy": EXIT_REFUSED,

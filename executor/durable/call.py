@@ -20,8 +20,10 @@ from executor.durable.definition import (
     HostFunctionRow,
     Local,
     Recorded,
+    Written,
 )
 from executor.durable.effects import Effect
+from executor.durable.function_type import WRITE_LOCAL
 from executor.errors import BadArguments, GuestError
 from executor.wasm.check import compile_canonical
 from executor.wasm.host_function import PENDING, HostFunction
@@ -43,6 +45,9 @@ def host_function(
     if isinstance(row, Local):
         return HostFunction(name=row.name, type=function_type, call=row.call)
     encode = compile_request(function_type)
+    if isinstance(row, Written):
+        call = written_call(function, row, encode, AnswerCodec(function_type.result))
+        return HostFunction(name=row.name, type=function_type, call=call)
     answer_type = function_type.result if row.answer is None else parse_type(row.answer, uses)
     answer = AnswerCodec(answer_type)
     if isinstance(row, Recorded):
@@ -186,6 +191,30 @@ def recorded_call(
         return answer
 
     return call_without_arguments if encode is no_request and observe is None else call
+
+
+def written_call(
+    function: str, row: Written, encode: EncodeRequest, codec: AnswerCodec
+) -> Callable[..., object]:
+    """A serialized call that never waits and writes rows with its `end`."""
+
+    def call(state: Any, *arguments: object) -> object:
+        session = state.session
+        request = encode(arguments)
+        index = 0
+        if not session.live:
+            index, response = session.claim(function, WRITE_LOCAL, request)
+            if response is not None:
+                return codec.decode(response)
+        if not index:
+            index = session.append_start(function, WRITE_LOCAL, request)
+        answer, rows = row.action(state, index, *arguments)
+        with session.writer.lock:
+            session.append_end(index, codec.encode(answer))
+            session.writer.attach(rows)
+        return answer
+
+    return call
 
 
 def awaited_call(

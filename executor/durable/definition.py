@@ -4,6 +4,8 @@
 |----------|-------------------------------------------|-------------------------------------|
 | Local    | runs                                      | runs; it must be deterministic      |
 | Recorded | runs on the lane, its answer is recorded  | does not run; the recorded answer   |
+| Written  | runs on the lane; what it writes is       | does not run; the recorded answer,  |
+|          | durable with its answer                   | and nothing is written              |
 | Awaited  | `attempt`, else waits for `action` beside | does not run; the recorded answer   |
 |          | the guest; its answer is recorded         |                                     |
 
@@ -65,6 +67,17 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """`local(state, *arguments) -> value | TO_RECORD`, in both modes; it must be deterministic."""
 
 
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A serialized write-local call that never waits: the rows that it writes are of the same
+    transaction as its `end`.
+    """
+
+    name: str
+    action: Callable[..., Any]
+    """`action(state, index, *arguments) -> (answer, rows)`, on the lane, live only. `index` is that
+    of the call's `start`, 0 where nothing is persisted."""
+
+
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     """A serialized durable call during which the guest may wait."""
 
@@ -79,4 +92,4 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     local: Callable[..., Any] | None = None
 
 
-HostFunctionRow = Local | Recorded | Awaited
+HostFunctionRow = Local | Recorded | Written | Awaited

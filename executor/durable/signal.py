@@ -6,7 +6,7 @@ import trio
 class Signal:
     """Fired as often as one likes; who waits looks again, and waits on if nothing has changed."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("__weakref__", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: set[trio.Event] = set()

@@ -15,6 +15,7 @@ from executor.durable.reasons import Exited
 from executor.host.clock import WorkerClock
 from executor.host.handles import HandleTable
 from executor.services.files import FileTree
+from executor.services.stores import Stores
 from executor.sources import Sources
 
 
@@ -44,6 +45,7 @@ class Session(Protocol):
 class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker may learn of itself, as of when its instance was made."""
 
+    id: bytes = b""
     component_id: str = ""
     """A hyphenated UUID."""
     name: str = ""
@@ -73,6 +75,8 @@ class Directory(Protocol):
     def component_id(self, name: str) -> str | None: ...
 
     def component_name(self, component_id: str) -> str | None: ...
+
+    def worker_id(self, component_id: str, name: str) -> bytes | None: ...
 
     def worker(self, component: str, name: str) -> FoundWorker | None: ...
 
@@ -126,6 +130,9 @@ class EmptyDirectory:
     def component_name(self, _component_id: str) -> str | None:
         return None
 
+    def worker_id(self, _component_id: str, _name: str) -> bytes | None:
+        return None
+
     def worker(self, _component: str, _name: str) -> FoundWorker | None:
         return None
 
@@ -151,8 +158,11 @@ class HostState:
         "identity",
         "session",
         "sources",
+        "stores",
         "suspend_after_s",
     )
+    stores: Stores
+    """Of the executor, once whoever makes the instance has set it."""
 
     def __init__(
         self,

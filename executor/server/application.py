@@ -158,6 +158,11 @@ async def revert(shem: Executor, asked: wire.RevertRequest, _: Listener) -> Json
     return shapes.done_json(await shem.revert(asked.worker, to=asked.to, last=asked.last))
 
 
+async def complete_promise(shem: Executor, asked: wire.PromiseRequest, _: Listener) -> Json:
+    done = await shem.complete_promise(asked.worker, asked.promise, asked.value, key=asked.key)
+    return {"done": done}
+
+
 async def delete(shem: Executor, asked: wire.WorkerRequest, _: Listener) -> Json:
     return shapes.done_json(await shem.delete(asked.worker))
 
@@ -186,6 +191,7 @@ OPERATIONS: Final = {
     "cancel": Operation(request=wire.KeyRequest, perform=cancel),
     "resolve": Operation(request=wire.ResolveRequest, perform=resolve),
     "revert": Operation(request=wire.RevertRequest, perform=revert),
+    "complete-promise": Operation(request=wire.PromiseRequest, perform=complete_promise),
     "delete": Operation(request=wire.WorkerRequest, perform=delete),
     "run": Operation(request=wire.RunRequest, perform=run, waits=True, hears=lambda _: ALL_WORKERS),
 }

@@ -201,6 +201,22 @@ class AskedExecutor:
         request = wire.RevertRequest(worker=worker, to=to, last=last)
         return wire.record_of(await self._ask("revert", request), Done)
 
+    async def complete_promise(
+        self,
+        worker: str,
+        promise: int,
+        value: bytes,
+        *,
+        key: str | None = None,
+        until_rest: bool = False,
+    ) -> bool:
+        """The worker goes on where the other process runs the store."""
+        del until_rest
+        request = wire.PromiseRequest(
+            worker=worker, promise=promise, value=value, key=key or str(uuid4())
+        )
+        return (await self._ask("complete-promise", request))["done"] is True
+
     async def delete(self, worker: str) -> Done:
         return wire.record_of(await self._ask("delete", wire.WorkerRequest(worker=worker)), Done)
 

@@ -73,6 +73,16 @@ class Operations(Protocol):
         self, worker: str, *, to: int | None = None, last: int | None = None, go_on: bool = True
     ) -> Done: ...
 
+    async def complete_promise(
+        self,
+        worker: str,
+        promise: int,
+        value: bytes,
+        *,
+        key: str | None = None,
+        until_rest: bool = False,
+    ) -> bool: ...
+
     async def delete(self, worker: str) -> Done: ...
 
     async def run(self, *, until_idle: bool = False) -> None: ...

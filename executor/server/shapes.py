@@ -20,6 +20,8 @@ from executor.records import (
     FileRecord,
     Invocation,
     OplogRecord,
+    PromisePage,
+    PromiseRecord,
     Rebuild,
     WorkerFile,
     WorkerPage,
@@ -201,6 +203,26 @@ def accepted_json(accepted: Accepted) -> Json:
         "function": accepted.function,
         "key": accepted.key,
         "deduplicated": accepted.deduplicated,
+    }
+
+
+def promise_json(promise: PromiseRecord) -> Json:
+    """`completed_at` and `value` are null while it is pending."""
+    done = promise.completed_at
+    return {
+        "promise": promise.promise,
+        "status": promise.status,
+        "created_at": time_text(promise.created_at),
+        "completed_at": None if done is None else time_text(done),
+        "value": None if promise.value is None else plain_to_json(promise.value),
+    }
+
+
+def promise_page_json(page: PromisePage) -> Json:
+    return {
+        "worker": page.worker,
+        "promises": [promise_json(promise) for promise in page.promises],
+        "cursor": page.cursor,
     }
 
 

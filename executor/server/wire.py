@@ -46,6 +46,7 @@ STATUS: Final = {
     "unknown-function": NOT_FOUND,
     "unknown-key": NOT_FOUND,
     "unknown-file": NOT_FOUND,
+    "unknown-promise": NOT_FOUND,
     "key-conflict": REFUSED,
     "exists": REFUSED,
     "busy": REFUSED,
@@ -124,6 +125,14 @@ class RevertRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     worker: str
     to: int | None = None
     last: int | None = None
+
+
+class PromiseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    worker: str
+    promise: int
+    value: bytes
+    """As base64."""
+    key: str
 
 
 class RunRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -47,7 +47,6 @@ async def revert(loop: InvocationLoop, *, to: int | None, last: int | None, go_o
         with loop.kept_still():
             done = await revert_worker(worker, to=to, last=last)
             if done:
-                await worker.commit()
                 worker.trouble = None
     finally:
         worker.notify()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import trio
 
 from executor.errors import StoreError
-from oplog.engine import Batch
+from oplog.engine import Batch, BatchRefusedError
 from oplog.errors import (
     OplogBusyError,
     OplogCorruptError,
@@ -35,6 +35,17 @@ async def submit(store: Store, batch: Batch, where: str) -> None:
     await done.wait()
     if errors:
         raise store_error(errors[0], where) from errors[0]
+
+
+async def submit_if_expected(store: Store, batch: Batch, where: str) -> bool:
+    """As `submit`; False, and nothing is written, if a row that is expected is another one."""
+    try:
+        await submit(store, batch, where)
+    except StoreError as error:
+        if isinstance(error.__cause__, BatchRefusedError):
+            return False
+        raise
+    return True
 
 
 def store_error(error: OplogError, where: str) -> StoreError:

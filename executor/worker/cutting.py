@@ -14,10 +14,12 @@ import trio
 from executor.errors import UsageError, WorkerDeleted
 from executor.replay.regions import Regions
 from executor.replay.spans import Open, Spans
+from executor.services.promises import deletions
 from executor.worker.commits import store_error
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
 from executor.worker.status import Cuts, RevertedFold, Status, with_cut
 from executor.worker.worker import Worker
+from oplog.engine import Row
 from oplog.entry import (
     Decision,
     Entry,
@@ -64,8 +66,7 @@ async def roll_back(worker: Worker) -> None:
         worker.writer.committed_index,
     )
     if begin:
-        append_jump(worker, begin)
-        await worker.commit()
+        await jump(worker, begin)
 
 
 def open_begin(entries: WorkerEntries, regions: Regions, first: int, last: int) -> int:
@@ -82,12 +83,18 @@ def open_begin(entries: WorkerEntries, regions: Regions, first: int, last: int) 
     return 0 if isinstance(ran, Jump) and ran.region.first == begin + 1 else begin
 
 
-def append_jump(worker: Worker, target: int) -> None:
-    """Hides what follows `target`. Not durable."""
-    at = worker.services.sources.wall_ns()
+async def jump(worker: Worker, target: int) -> None:
+    """Hides what follows `target`, and takes the promises away that were made there. Durable on
+    return. Raises: StoreError.
+    """
+    services = worker.services
+    gone = deletions(services.store.engine, worker.id, target + 1)
     with worker.writer.lock:
         region = Region(first=target + 1, last=worker.writer.last_index + 1)
-        worker.append(Jump(at=at, region=region))
+        worker.append(Jump(at=services.sources.wall_ns(), region=region))
+        worker.writer.attach(gone)
+    await worker.commit()
+    services.stores.promises.announce(gone)
 
 
 async def jump_refusal(worker: Worker, target: int) -> str | None:
@@ -116,9 +123,9 @@ def calls_open(entries: WorkerEntries, regions: Regions, first: int, last: int) 
 
 
 async def revert(worker: Worker, *, to: int | None, last: int | None) -> bool:
-    """Orders a revert that keeps entries up to `to`, or all but the last `last` invocations; False
-    if nothing lies behind the cut. Everything is committed and nothing runs the worker meanwhile;
-    what is accepted meanwhile stays accepted. Not durable.
+    """A revert that keeps entries up to `to`, or all but the last `last` invocations; False if
+    nothing lies behind the cut. Everything is committed and nothing runs the worker meanwhile;
+    what is accepted meanwhile stays accepted. Durable on return.
 
     Raises: UsageError naming the nearest legal cuts, WorkerDeleted, StoreError.
     """
@@ -145,9 +152,11 @@ async def cut_after(worker: Worker, cut: int, tail: int) -> bool:
         survey.refuse(worker.name, tail)
         if cut == tail:
             return False
-        if append_revert(worker, survey):
-            return True
+        gone = append_revert(worker, survey)
         await worker.commit()
+        if gone is not None:
+            worker.services.stores.promises.announce(gone)
+            return True
 
 
 def refuse_deleted(worker: Worker) -> None:
@@ -156,19 +165,24 @@ def refuse_deleted(worker: Worker) -> None:
         raise WorkerDeleted("the worker was deleted meanwhile", where=worker.name)
 
 
-def append_revert(worker: Worker, survey: "Survey") -> bool:
-    """Orders the revert if the survey has come to the last entry. Raises: WorkerDeleted."""
+def append_revert(worker: Worker, survey: "Survey") -> list[Row] | None:
+    """Orders the revert if the survey has come to the last entry: the rows that take away the
+    promises which were made behind the cut. None if it has not. Raises: WorkerDeleted.
+    """
     writer = worker.writer
+    engine = worker.services.store.engine
     with writer.lock:
         refuse_deleted(worker)
         index = writer.last_index + 1
         if survey.last != writer.last_index:
-            return False
+            return None
+        gone = deletions(engine, worker.id, survey.cut + 1)
         entry = Revert(
             at=worker.services.sources.wall_ns(), region=Region(first=survey.cut + 1, last=index)
         )
         worker.append_revert(entry, survey.finished(index, entry))
-    return True
+        writer.attach(gone)
+    return gone
 
 
 async def cut_before(worker: Worker, tail: int, count: int | None) -> int:

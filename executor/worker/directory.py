@@ -26,6 +26,10 @@ class StoreDirectory:
         rows = read_components(self._engine)
         return next((row.component for row in rows if row.id == component_id), None)
 
+    def worker_id(self, component_id: str, name: str) -> bytes | None:
+        component = self.component_name(component_id)
+        return None if component is None else read_worker_id(self._engine, f"{component}/{name}")
+
     def worker(self, component: str, name: str) -> FoundWorker | None:
         worker_id = read_worker_id(self._engine, f"{component}/{name}")
         return None if worker_id is None else self._found(worker_id)

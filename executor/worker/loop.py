@@ -46,7 +46,7 @@ from executor.wasm.instance import Outcome as GuestOutcome
 from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
-from executor.worker.cutting import append_jump, jump_refusal, roll_back
+from executor.worker.cutting import jump, jump_refusal, roll_back
 from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Resident
 from executor.worker.status import REFUSING, RESTING
@@ -405,8 +405,7 @@ class InvocationLoop:
         refusal = await jump_refusal(worker, target)
         if refusal is not None:
             return await self._record(resident, Raised(GuestError(refusal, where=worker.name)))
-        append_jump(worker, target)
-        await worker.commit()
+        await jump(worker, target)
         worker.deliver_output()
         return Verdict.REBUILD
 

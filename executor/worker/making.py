@@ -66,6 +66,7 @@ async def make_resident(
     state.config = status.config
     state.suspend_after_s = services.suspend_after_s
     state.directory = StoreDirectory(services.store.engine)
+    state.stores = services.stores
     instance = Instance(
         revision.linker,
         lane,
@@ -123,6 +124,7 @@ def recorded_stop(worker: Worker) -> tuple[int, entries.Outcome] | None:
 def identity(worker: Worker) -> WorkerIdentity:
     status = worker.status
     return WorkerIdentity(
+        id=worker.id,
         component_id=status.component_id,
         name=status.name.partition("/")[2],
         revision=status.revision,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from executor.durable.definition import Local
+from executor.durable.definition import Local, Written
 from executor.durable.trace import Span, Trace
 from executor.host import INTERFACES
 from executor.host.golem.rpc import uuid_record
@@ -91,7 +91,9 @@ def host_signatures() -> Mapping[str, Signature]:
             if isinstance(row, Local):
                 continue
             wit = table.wit.functions[row.name]
-            answer = wit.result if row.answer is None else parse_type(row.answer, table.wit.types)
+            answer = wit.result
+            if not isinstance(row, Written) and row.answer is not None:
+                answer = parse_type(row.answer, table.wit.types)
             params = tuple(wit_type for _, wit_type in wit.params)
             found[f"{table.name}.{row.name}"] = Signature(params, answer)
     return found

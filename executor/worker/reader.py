@@ -6,6 +6,7 @@ long as the disk does.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -19,6 +20,8 @@ from executor.records import (
     ErrorRecord,
     Invocation,
     OplogRecord,
+    PromisePage,
+    PromiseRecord,
     RevisionRecord,
     WorkerPage,
     WorkerRecord,
@@ -31,6 +34,13 @@ from executor.services.components import (
     read_revision,
     read_revisions,
     row_key,
+)
+from executor.services.promises import (
+    PromiseId,
+    PromiseRow,
+    read_promise,
+    read_promises,
+    unknown,
 )
 from executor.wasm.plain import decode_result
 from executor.wasm.types import FuncType
@@ -56,6 +66,7 @@ from oplog.lmdb_engine import LmdbEngine
 from oplog.reader import Reader
 
 WORKERS_PER_PAGE: Final = 50
+PROMISES_PER_PAGE: Final = 50
 EXPORTS_KEPT: Final = 256
 """Revisions whose exports are kept as they were parsed."""
 
@@ -217,6 +228,29 @@ class StoreReader:
             workers=tuple(summaries), cursor=rows[-1][0][len(base) :].hex() if more else None
         )
 
+    # -- promises ------------------------------------------------------------------------------
+
+    def promises(self, name: str, *, after: int = 0, limit: int = PROMISES_PER_PAGE) -> PromisePage:
+        """The worker's promises that were made after entry `after`, at most `limit`.
+
+        Raises: WorkerNotFound.
+        """
+        found = read_promises(self.engine, self.worker_id(name), after)
+        page = list(islice(found, limit + 1))
+        return PromisePage(
+            worker=name,
+            promises=tuple(promise_record(index, row) for index, row in page[:limit]),
+            cursor=page[limit - 1][0] if len(page) > limit else None,
+        )
+
+    def promise(self, name: str, index: int) -> PromiseRecord:
+        """Raises: WorkerNotFound, UnknownPromise."""
+        promise = PromiseId(self.worker_id(name), index)
+        row = read_promise(self.engine, promise)
+        if row is None:
+            raise unknown(promise, name)
+        return promise_record(index, row)
+
     # -- oplogs and outcomes ---------------------------------------------------------------------
 
     def oplog(
@@ -326,6 +360,16 @@ class StoreReader:
 
     def _read_exports(self, component: str, revision: int) -> Mapping[str, FuncType]:
         return export_types(read_revision(self.engine, component, revision).exports)
+
+
+def promise_record(index: int, row: PromiseRow) -> PromiseRecord:
+    return PromiseRecord(
+        promise=index,
+        status="completed" if row.completed_at else "pending",
+        created_at=row.created_at,
+        completed_at=row.completed_at or None,
+        value=row.value if row.completed_at else None,
+    )
 
 
 def completed(record: Invocation, finished: InvocationFinished, wit: FuncType) -> Invocation:

@@ -283,7 +283,7 @@ def delete_rows(engine: Engine, worker_id: bytes, status: Status) -> list[Row]:
         Row(table="worker_index", key=state_row(status.state, status.name), value=None),
         *(Row(table="wakeups", key=key, value=None) for key in wake_keys(status, worker_id)),
     ]
-    for table in ("results", "pending"):
+    for table in ("results", "pending", "promises"):
         after: bytes | None = None
         while True:
             page = engine.read_rows(table, prefix=worker_id, after=after, limit=1_000)

@@ -1,20 +1,23 @@
-"""Wakes suspended workers: when their time has come, also where it came while nobody ran the store.
+"""Wakes suspended workers: when their time has come, or a promise is complete or gone; also where
+that was while nobody ran the store.
 
 | table   | key                                   | value | wakes                                  |
 |---------|---------------------------------------|-------|----------------------------------------|
 | wakeups | `t` wall time (8 bytes), worker id    | empty | the worker, from that time on          |
 | wakeups | `p` name of a promise NUL, worker id  | empty | the worker, once the promise is        |
-|         |                                       |       | complete                               |
+|         |                                       |       | complete, or gone                      |
 
 A row is written in the transaction that suspends the worker, and goes in the one in which it runs
-again. One task waits for the earliest time, however many workers sleep.
+again. One task waits for the earliest time, however many workers sleep; a promise that is settled
+wakes those of its rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import trio
 
+from executor.services.promises import PromiseId, Promises
 from executor.sources import Sources
 from executor.worker.status import Status
 from oplog.engine import Engine
@@ -63,13 +66,17 @@ def ignore(_worker_id: bytes) -> None:
 class Wakeups:
     """For the trio thread."""
 
-    def __init__(self, engine: Engine, sources: Sources) -> None:
+    def __init__(self, engine: Engine, sources: Sources, promises: Promises) -> None:
         self._engine = engine
         self._sources = sources
+        self._promises = promises
+        promises.on_settled = self._settled
         self.wake: Wake = ignore
         self._after: bytes | None = None
         """The key of the last row whose worker was woken."""
         self._looked_at = 0
+        self._all_promises = False
+        """Whether those who wait for promises are to be looked through."""
         self._changed = trio.Event()
 
     def look(self) -> None:
@@ -79,11 +86,23 @@ class Wakeups:
     def start_over(self) -> None:
         """Wakes again whoever is due: more workers are run from here on."""
         self._after = None
+        self._all_promises = True
         self._changed.set()
+
+    def is_settled(self, promises: Iterable[str]) -> bool:
+        """Whether a worker that waits for these promises waits for nothing more."""
+        return any(self._promises.is_settled(PromiseId.of_name(name)) for name in promises)
+
+    def _settled(self, promise: PromiseId) -> None:
+        for worker_id in waiting_for(self._engine, str(promise)):
+            self.wake(worker_id)
 
     async def run(self) -> None:
         while True:
             self._changed = trio.Event()
+            if self._all_promises:
+                self._all_promises = False
+                await self._wake_settled()
             now = self._sources.wall_ns()
             due = self._wake_due(now)
             if due is None:
@@ -109,6 +128,16 @@ class Wakeups:
                 self.wake(key[9:])
             if not page:
                 return None
+
+    async def _wake_settled(self) -> None:
+        """Wakes whoever waits for a promise that was settled where nobody woke them."""
+        after: bytes | None = None
+        while page := self._engine.read_rows("wakeups", prefix=b"p", after=after, limit=PAGE_ROWS):
+            for key, _ in page:
+                if self.is_settled([key[1:].partition(b"\0")[0].decode()]):
+                    self.wake(key[-16:])
+            after = page[-1][0]
+            await trio.lowlevel.checkpoint()
 
     async def _wait(self, until_ns: int) -> None:
         async with trio.open_nursery() as nursery:

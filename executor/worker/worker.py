@@ -29,6 +29,7 @@ from executor.errors import (
     WorkerDeleted,
 )
 from executor.services.files import FileTree
+from executor.services.stores import Stores
 from executor.sources import Sources
 from executor.wasm.lane import Lanes
 from executor.worker.commits import store_error, store_errors
@@ -85,6 +86,7 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     files: Callable[[Revision, Status], FileTree]
     """A new tree with the revision's initial files, in the worker's limits."""
     wakeups: Wakeups
+    stores: Stores
     suspend_after_s: float
     """A wait that is known to take longer gives up its instance."""
     on_output: OnOutput
@@ -136,7 +138,9 @@ class Worker:
     def due(self) -> bool:
         """Whether what a suspended worker waits for has come."""
         wake_at = self.status.wake_at
-        return wake_at is not None and wake_at <= self.services.sources.wall_ns()
+        if wake_at is not None and wake_at <= self.services.sources.wall_ns():
+            return True
+        return self.services.wakeups.is_settled(self.status.promises)
 
     @property
     def unsaved(self) -> bool:

@@ -110,6 +110,13 @@ class Workers:
         loop.start()
         return loop.worker
 
+    async def run_until_rest(self, name: str) -> None:
+        """Runs the worker until it has nothing to do now. Raises: WorkerNotFound, StoreError."""
+        loop = await self.loop(name)
+        loop.start()
+        while loop.has_work():
+            await loop.worker.wait_news()
+
     def take_up(self, name: str) -> None:
         """Starts the worker, if there is one and it has work."""
         loop = self._known(name)
@@ -261,6 +268,7 @@ class Workers:
             rows = await trio.to_thread.run_sync(delete_rows, engine, worker.id, committed)
             batch = Batch(rows=tuple(rows), deletes=(worker.id,))
             await submit(self._services.store, batch, worker.name)
+            self._services.stores.promises.announce(rows)
 
     async def close(self, *, writes_awaited_s: float) -> None:
         """Loses every instance. Remote writes under way are awaited for a while, so that they need

@@ -193,6 +193,46 @@ def test_the_scribe_writes_files(tmp_path: Path) -> None:
     assert (tmp_path / "c").read_text() == "kept"
 
 
+def test_the_approval_waits_for_the_promise_that_it_made(tmp_path: Path) -> None:
+    wasi = WasiConfig()
+    wasi.stdout_file = str(tmp_path / "out")
+    uuid = record(high_bits=1, low_bits=2**64 - 1)
+    worker = record(component_id=record(uuid=uuid), worker_name="wörker")
+    promise = record(worker_id=worker, oplog_idx=4)
+    asked: list[Any] = []
+
+    def answering(value: Any) -> Callable[..., Any]:
+        def call(_store: Any, *arguments: Any) -> Any:
+            asked.append([plain(argument) for argument in arguments])
+            return value
+
+        return call
+
+    answers = {
+        "get-oplog-index": 2,
+        "set-oplog-index": None,
+        "create-promise": promise,
+        "await-promise": b"yes",
+        "poll-promise": None,
+        "complete-promise": True,
+        "delete-promise": None,
+    }
+    host: Interfaces = {
+        "golem:api/host@1.1.6": {name: answering(value) for name, value in answers.items()}
+    }
+    guest = Guest(guests.approval_component(), "demo:approval/workflow", host, wasi)
+    assert guest.call("request", "a bridge") == ("a bridge", "yes", 1)
+    assert guest.call("request", "") == ("", "yes", 2)
+    assert (tmp_path / "out").read_text() == "a bridge waits for promise 4\n waits for promise 4\n"
+    assert plain(guest.call("create-again")) == plain(guest.call("create")) == plain(promise)
+    del asked[:]
+    assert bytes(guest.call("await", promise)) == b"yes"
+    assert guest.call("poll", promise) is None
+    assert guest.call("complete", promise, b"v") is True
+    guest.call("delete", promise)
+    assert asked == [[plain(promise), *more] for more in ([], [], [list(b"v")], [])]
+
+
 def test_the_order_guest_charges_each_item_and_keeps_a_ledger(tmp_path: Path) -> None:
     asked: list[tuple[str, int]] = []
     wasi = WasiConfig()

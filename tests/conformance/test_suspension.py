@@ -4,46 +4,20 @@ import pytest
 import trio
 import trio.testing
 
-from executor.worker.rows import read_status, read_worker_id
 from oplog.entry import Suspend
 from tests.support import guests
-from tests.support.executors import LastingEngine, deployed, opened, worker_entries
-from tests.support.sources import FakeSources
+from tests.support.executors import (
+    LastingEngine,
+    deployed,
+    opened,
+    status_of,
+    until_state,
+    worker_entries,
+)
+from tests.support.sources import StillSources as Still
 
 HOUR_NS = 3_600 * 10**9
 SECOND_NS = 10**9
-
-
-class Still(FakeSources):
-    """A world in which time passes only when a test says so."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self._moved = trio.Event()
-
-    async def sleep_until(self, monotonic_ns):
-        await trio.lowlevel.checkpoint()
-        while self.monotonic < monotonic_ns:
-            await self._moved.wait()
-
-    def advance(self, duration_ns):
-        super().advance(duration_ns)
-        moved, self._moved = self._moved, trio.Event()
-        moved.set()
-
-
-def status(engine, worker="sleeper/w"):
-    return read_status(engine, read_worker_id(engine, worker))
-
-
-def state_of(engine, worker):
-    return "" if read_worker_id(engine, worker) is None else status(engine, worker).state
-
-
-async def until(engine, state, worker="sleeper/w"):
-    with trio.fail_after(10):
-        while state_of(engine, worker) != state:  # noqa: ASYNC110  # looked at from outside
-            await trio.sleep(0.005)
 
 
 def wake_rows(engine):
@@ -59,7 +33,7 @@ async def test_a_long_wait_unloads_the_worker_and_it_wakes_by_itself():
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:
         await shem.submit("sleeper/w", "sleep", [HOUR_NS], key="k")
-        await until(engine, "suspended")
+        await until_state(engine, "sleeper/w", "suspended")
         assert not (await shem.worker("sleeper/w")).loaded
         [suspend] = [e for _, e in worker_entries(engine, "sleeper/w") if type(e) is Suspend]
         assert suspend.wake_at == sources.wall + HOUR_NS
@@ -81,12 +55,12 @@ async def test_a_wait_outlives_the_process_and_an_overdue_one_ends_at_once(down_
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:
         await shem.submit("sleeper/w", "sleep", [HOUR_NS], key="k")
-        await until(engine, "suspended")
+        await until_state(engine, "sleeper/w", "suspended")
     later = Still(wall_ns=sources.wall + down_ns)
     async with opened(engine, sources=later, recover="all") as shem:
         if down_ns < HOUR_NS:
             await trio.testing.wait_all_tasks_blocked(0.05)
-            assert status(engine).state == "suspended"
+            assert status_of(engine, "sleeper/w").state == "suspended"
             later.advance(HOUR_NS - down_ns)
         with trio.fail_after(10):
             outcome = await shem.wait("sleeper/w", "k")
@@ -99,12 +73,12 @@ async def test_who_is_only_named_wakes_and_nobody_else():
     async with asleep(engine, sources=sources) as shem:
         for name in ("a", "b"):
             await shem.submit(f"sleeper/{name}", "sleep", [HOUR_NS], key="k")
-            await until(engine, "suspended", f"sleeper/{name}")
+            await until_state(engine, f"sleeper/{name}", "suspended")
     later = Still(wall_ns=sources.wall + 2 * HOUR_NS)
     async with opened(engine, sources=later) as shem:
         with trio.fail_after(10):
             await shem.wait("sleeper/a", "k")
-        assert status(engine, "sleeper/b").state == "suspended"
+        assert status_of(engine, "sleeper/b").state == "suspended"
 
 
 @trio.testing.trio_test
@@ -112,10 +86,11 @@ async def test_a_new_invocation_queues_and_does_not_wake():
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:
         await shem.submit("sleeper/w", "sleep", [HOUR_NS], key="long")
-        await until(engine, "suspended")
+        await until_state(engine, "sleeper/w", "suspended")
         await shem.submit("sleeper/w", "sleep", [0], key="short")
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert (status(engine).state, status(engine).pending) == ("suspended", 1)
+        status = status_of(engine, "sleeper/w")
+        assert (status.state, status.pending) == ("suspended", 1)
         sources.advance(HOUR_NS)
         with trio.fail_after(10):
             await shem.wait("sleeper/w", "short")
@@ -127,7 +102,7 @@ async def test_a_wait_of_up_to_the_limit_keeps_its_instance():
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:
         await shem.submit("sleeper/w", "sleep", [10 * SECOND_NS], key="k")
-        await until(engine, "running")
+        await until_state(engine, "sleeper/w", "running")
         await trio.testing.wait_all_tasks_blocked(0.05)
         sources.advance(10 * SECOND_NS)
         with trio.fail_after(10):
@@ -140,12 +115,12 @@ async def test_an_interrupted_sleeper_does_not_wake_until_it_is_resumed():
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:
         await shem.submit("sleeper/w", "sleep", [HOUR_NS], key="k")
-        await until(engine, "suspended")
+        await until_state(engine, "sleeper/w", "suspended")
         assert (await shem.interrupt("sleeper/w")).done
         assert wake_rows(engine) == []
         sources.advance(2 * HOUR_NS)
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert status(engine).state == "interrupted"
+        assert status_of(engine, "sleeper/w").state == "interrupted"
         await shem.resume("sleeper/w")
         with trio.fail_after(10):
             assert (await shem.wait("sleeper/w", "k")).value >= HOUR_NS
@@ -156,7 +131,7 @@ async def test_a_deleted_sleeper_leaves_no_wakeup():
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:
         await shem.submit("sleeper/w", "sleep", [HOUR_NS], key="k")
-        await until(engine, "suspended")
+        await until_state(engine, "sleeper/w", "suspended")
         await shem.delete("sleeper/w")
         assert wake_rows(engine) == []
 
@@ -170,13 +145,14 @@ async def test_many_sleepers_wake_each_in_its_time():
                 f"sleeper/{number}", "sleep", [(1 + number) * 60 * SECOND_NS], key="k"
             )
         for number in range(100):
-            await until(engine, "suspended", f"sleeper/{number}")
+            await until_state(engine, f"sleeper/{number}", "suspended")
     later = Still(wall_ns=sources.wall + 50 * 60 * SECOND_NS)
     async with opened(engine, sources=later, recover="all") as shem:
         for number in range(50):
-            await until(engine, "idle", f"sleeper/{number}")
-        assert [status(engine, f"sleeper/{n}").state for n in range(50, 100)] == ["suspended"] * 50
+            await until_state(engine, f"sleeper/{number}", "idle")
+        states = {status_of(engine, f"sleeper/{number}").state for number in range(50, 100)}
+        assert states == {"suspended"}
         later.advance(50 * 60 * SECOND_NS)
         for number in range(50, 100):
-            await until(engine, "idle", f"sleeper/{number}")
+            await until_state(engine, f"sleeper/{number}", "idle")
     assert wake_rows(engine) == []

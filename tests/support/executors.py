@@ -141,6 +141,17 @@ async def until(condition):
         await trio.sleep(0.001)
 
 
+def status_of(engine: Engine, worker: str) -> Status | None:
+    """What is committed of the worker, if there is one."""
+    worker_id = read_worker_id(engine, worker)
+    return None if worker_id is None else read_status(engine, worker_id)
+
+
+async def until_state(engine: Engine, worker: str, state: str) -> None:
+    with trio.fail_after(APART_TIMEOUT_S):
+        await until(lambda: (found := status_of(engine, worker)) and found.state == state)
+
+
 def worker_entries(engine: Engine, worker: str) -> list[tuple[int, Entry]]:
     """Every committed entry, large values in place."""
     worker_id = read_worker_id(engine, worker)

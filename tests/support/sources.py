@@ -2,6 +2,8 @@
 
 import random
 
+import trio
+
 from executor.sources import Sources
 
 
@@ -37,3 +39,21 @@ class FakeSources(Sources):
     def advance(self, duration_ns):
         self.wall += duration_ns
         self.monotonic += duration_ns
+
+
+class StillSources(FakeSources):
+    """Time passes only when a test says so; whoever sleeps waits for that."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._moved = trio.Event()
+
+    async def sleep_until(self, monotonic_ns):
+        await trio.lowlevel.checkpoint()
+        while self.monotonic < monotonic_ns:
+            await self._moved.wait()
+
+    def advance(self, duration_ns):
+        super().advance(duration_ns)
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()

@@ -1,9 +1,8 @@
 """`golem:api/host@1.1.x`: what a guest may ask of its own durability.
 
 Marks (`executor.durable.marks`) are positional entries of their own; what reads the guest's modes
-is answered from them, in both modes of the worker. Functions that concern promises, updates, forks
-or reverts are linked, since guests import them without calling them; a call leaves the guest with a
-sentence.
+is answered from them, in both modes of the worker. Functions that concern updates, forks or reverts
+are linked, since guests import them without calling them; a call leaves the guest with a sentence.
 """
 
 import math
@@ -15,7 +14,7 @@ from executor.durable import marks
 from executor.durable.definition import Awaited, HostFunctionRow, Local, Recorded
 from executor.durable.function_type import READ_LOCAL, WRITE_LOCAL, WRITE_REMOTE
 from executor.errors import GuestError, LimitError
-from executor.host.golem import others
+from executor.host.golem import others, promises
 from executor.host.golem.rpc import RPC_TYPES, uuid_record
 from executor.host.golem.wit import HOST
 from executor.host.interface import InterfaceTable, host_interface
@@ -28,11 +27,6 @@ U64_MAX: Final = 2**64 - 1
 INTERFACE: Final = "golem:api/host"
 
 NOT_OFFERED: Final = (
-    "create-promise",
-    "await-promise",
-    "poll-promise",
-    "complete-promise",
-    "delete-promise",
     "update-worker",
     "fork-worker",
     "revert-worker",
@@ -97,7 +91,7 @@ def set_policy(state: Any, policy: dict[str, Any]) -> None:
 def not_offered(name: str) -> Local:
     def refuse(*_: object) -> object:
         raise LimitError(
-            f"{INTERFACE}.{name} is not offered yet: no promises, forks, updates or reverts",
+            f"{INTERFACE}.{name} is not offered yet: no forks, updates or reverts",
             where=INTERFACE,
             hint="the function may be imported, but not called",
         )
@@ -139,6 +133,7 @@ ROWS: Final[tuple[HostFunctionRow, ...]] = (
     Awaited(name="generate-idempotency-key", function_type=WRITE_REMOTE, action=generate_key),
     Recorded(name="get-self-metadata", function_type=READ_LOCAL, action=read_metadata),
     *others.ROWS,
+    *promises.ROWS,
     *(not_offered(name) for name in NOT_OFFERED),
 )
 

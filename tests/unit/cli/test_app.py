@@ -9,13 +9,13 @@ from executor.errors import ComponentRejected, InternalError, StoreError, UsageE
 from oplog.errors import OplogBusyError, OplogFullError
 
 KINDS = """usage, bad-arguments, component-rejected, unknown-component, unknown-worker,
-unknown-function, unknown-key, unknown-file, key-conflict, exists, busy, uncertain, guest-trap,
-guest-error, guest-exit, previous-failed, deleted, interrupted, cancelled, limit, divergence,
-disk-full, store-corrupt, store-format, store-error, host-binding, internal"""
+unknown-function, unknown-key, unknown-file, unknown-promise, key-conflict, exists, busy, uncertain,
+guest-trap, guest-error, guest-exit, previous-failed, deleted, interrupted, cancelled, limit,
+divergence, disk-full, store-corrupt, store-format, store-error, host-binding, internal"""
 
 COMMANDS = (
     """deploy components component invoke oplog workers worker files crash replay resolve revert"""
-    """ interrupt resume cancel delete run torture demo"""
+    """ interrupt resume cancel promise delete run torture demo"""
 )
 
 

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from executor.errors import GuestError, LimitError
+from executor.host.golem import promises
 from executor.host.golem.api import NOT_OFFERED
 from executor.host.golem.others import matches
 from executor.host.golem.rpc import uuid_record
@@ -95,6 +96,13 @@ def test_what_is_not_offered_says_so(name):
     with pytest.raises(LimitError) as refusal:
         row.call(None)
     assert refusal.value.message.startswith(f"{HOST}.{name} is not offered yet")
+
+
+def test_a_promise_needs_an_entry_to_be_named_by(guest):
+    """In a zone that persists nothing a call has no index."""
+    with pytest.raises(GuestError) as refusal:
+        promises.create(guest.state, 0)
+    assert "nothing is persisted" in refusal.value.message
 
 
 OTHER = "0b3c2a8e-5a35-4f0a-9f0c-7f2a4b7d1e56"

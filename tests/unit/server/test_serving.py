@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import trio
 
-from executor.errors import Busy, InvocationInterrupted, StoreError, UnknownFunction
+from executor.errors import Busy, InvocationInterrupted, StoreError, UnknownFunction, UnknownPromise
 from executor.records import InitialFile
 from executor.requests import WaveArguments
 from executor.server.client import HandedOver, NotServed, ask
@@ -85,6 +85,26 @@ def test_who_asks_has_the_same_answers_and_errors(tmp_path):
             assert (await asked.replay("adder/w", to=3)).replayed == 1
             await asked.run(until_idle=True)
             assert (await asked.delete("adder/w")).status == "deleted"
+
+    run(case)
+
+
+def test_who_asks_completes_a_promise_and_its_worker_goes_on(tmp_path):
+    async def case():
+        async with open_served(tmp_path) as shem, ask(tmp_path, {}, BUSY) as asked:
+            await asked.deploy(guests.approval_component(), name="approval")
+            await asked.submit("approval/w", "request", WaveArguments(('"x"',)), key="k")
+            while not (found := (await shem.promises("approval/w")).promises):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            number = found[0].promise
+            assert await asked.complete_promise("approval/w", number, b"\xff", key="one")
+            assert await asked.complete_promise("approval/w", number, b"\xff", key="one")
+            assert not await asked.complete_promise("approval/w", number, b"no")
+            with pytest.raises(UnknownPromise):
+                await asked.complete_promise("approval/w", number + 1, b"")
+            assert (await shem.promise("approval/w", number)).value == b"\xff"
+            outcome = await asked.wait("approval/w", "k")
+            assert outcome.error.kind == "guest-trap"  # its text is no UTF-8
 
     run(case)
 

@@ -1,0 +1,147 @@
+"""`shem promise`: what a worker waits for, and giving it."""
+
+from typing import Final
+from uuid import uuid4
+
+import click
+
+from executor.cli.command_line import CommandLine, command_options
+from executor.cli.guest_output import write_guest_output
+from executor.cli.output import EXIT_DONE, table, write_json, write_line, write_note
+from executor.cli.parse import read_file
+from executor.records import PromiseRecord, time_text
+from executor.server.operations import Operations
+from executor.server.shapes import promise_json, promise_page_json
+from executor.wasm.types import ListType, Primitive
+from executor.wasm.wave import format_wave, parse_wave
+from executor.worker.reader import PROMISES_PER_PAGE
+
+PAGE_MAX: Final = 1_000
+HEADING: Final = ("PROMISE", "STATUS", "CREATED", "COMPLETED", "VALUE")
+TEXT: Final = Primitive("string")
+NUMBERS: Final = ListType(Primitive("u8"))
+SHOWN_MAX: Final = 60
+"""Characters of a value in a list."""
+
+
+@click.group("promise")
+@command_options
+def promise() -> None:
+    """What a worker waits for: list, show, complete."""
+
+
+@promise.command("complete")
+@click.argument("worker", metavar="WORKER")
+@click.argument("index", metavar="ID", type=click.IntRange(1, 2**64 - 1))
+@click.argument("value", metavar="[VALUE]", required=False)
+@click.option("--file", "path", metavar="FILE", help="Take the value's bytes from FILE.")
+@command_options
+@click.pass_context
+def complete(
+    context: click.Context, worker: str, index: int, value: str | None, path: str | None
+) -> int:
+    """Complete promise ID of WORKER, which goes on if it waited for it.
+
+    ID is the entry that made it. VALUE is WAVE: a string is its UTF-8 bytes, a list of numbers is
+    bytes. Exactly one completion counts; a later one is told so and changes nothing.
+    """
+    line = context.ensure_object(CommandLine)
+    if (value is None) == (path is None):
+        raise click.UsageError("give one of VALUE and --file")
+    content = value_bytes(value) if value is not None else read_file(path or "")
+    key = str(uuid4())
+
+    async def run(executor: Operations) -> bool:
+        return await executor.complete_promise(worker, index, content, key=key, until_rest=True)
+
+    done = line.run(run, on_output=write_guest_output)
+    if line.json:
+        write_json({"worker": worker, "promise": index, "done": done})
+    else:
+        what = "completed" if done else "had been completed before"
+        write_line(f"{worker}: promise {index} {what}")
+    return EXIT_DONE
+
+
+@promise.command("list")
+@click.argument("worker", metavar="WORKER")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, PAGE_MAX),
+    default=PROMISES_PER_PAGE,
+    show_default=True,
+    help="At most N promises.",
+)
+@click.option(
+    "--cursor",
+    metavar="C",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Go on where the page that named C ended.",
+)
+@command_options
+@click.pass_context
+def list_(context: click.Context, worker: str, limit: int, cursor: int) -> int:
+    """List the promises of WORKER, oldest first."""
+    line = context.ensure_object(CommandLine)
+    page = line.read(lambda store: store.promises(worker, after=cursor, limit=limit))
+    if line.json:
+        write_json(promise_page_json(page))
+        return EXIT_DONE
+    rows = [
+        (
+            found.promise,
+            found.status,
+            time_text(found.created_at),
+            "" if found.completed_at is None else time_text(found.completed_at),
+            shortened(value_text(found)),
+        )
+        for found in page.promises
+    ]
+    for text in table([HEADING, *rows]) if rows else ():
+        write_line(text)
+    if page.cursor is not None:
+        write_note(f"more: --cursor {page.cursor}")
+    return EXIT_DONE
+
+
+@promise.command("show")
+@click.argument("worker", metavar="WORKER")
+@click.argument("index", metavar="ID", type=click.IntRange(1, 2**64 - 1))
+@command_options
+@click.pass_context
+def show(context: click.Context, worker: str, index: int) -> int:
+    """Show one promise of WORKER, with what it was completed with."""
+    line = context.ensure_object(CommandLine)
+    found = line.read(lambda store: store.promise(worker, index))
+    if line.json:
+        write_json({"worker": worker, **promise_json(found)})
+        return EXIT_DONE
+    fields = {"worker": worker, **promise_json(found), "value": value_text(found)}
+    for name, field in fields.items():
+        if field not in (None, ""):
+            write_line(f"{name:<12}  {field}")
+    return EXIT_DONE
+
+
+def value_bytes(text: str) -> bytes:
+    """Of a WAVE string or list of numbers. Raises: BadArguments."""
+    if text.lstrip().startswith("["):
+        return bytes(parse_wave(NUMBERS, text, "VALUE"))
+    value: str = parse_wave(TEXT, text, "VALUE")
+    return value.encode()
+
+
+def value_text(found: PromiseRecord) -> str:
+    """A completed promise's value as WAVE: a string where it is UTF-8."""
+    if found.value is None:
+        return ""
+    try:
+        return format_wave(TEXT, found.value.decode())
+    except UnicodeDecodeError:
+        return format_wave(NUMBERS, found.value)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX - 1]}…"

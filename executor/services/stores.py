@@ -1,0 +1,9 @@
+"""The durable services of one executor that host functions call."""
+
+import msgspec
+
+from executor.services.promises import Promises
+
+
+class Stores(msgspec.Struct, frozen=True, kw_only=True):
+    promises: Promises
