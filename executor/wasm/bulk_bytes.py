@@ -7,7 +7,9 @@ place of the interface: it translates, sixteen bytes at a time, and what does no
 passes on as it is. A host function gets and answers bytes all the same. (One character a byte
 would be half as long, but half of them are two bytes of UTF-8, and translating those takes longer.)
 
-The shim has a memory of its own, in which one call's bytes lie until the call has returned.
+The shim has a memory of its own, in which one call's bytes and digits lie until the call has
+returned. A worker's memory limit bounds it like the guest's: below 256 KiB, a call with 64 KiB of
+bytes traps.
 """
 
 from collections.abc import Iterable, Mapping
