@@ -27,13 +27,16 @@ environment usable. LMDB reports a write that was cut short as an I/O error: whe
 is then asked of the file system. The map is 1 TiB of address space from the start, since it cannot
 grow under live readers.
 
+Cut short. A file that ends before what it holds is found out at the opening (`oplog.whole`): a read
+behind its end would kill the process.
+
 Readers take a snapshot for each page and close it, so that pages of deleted entries can be used
 again. An opening for reading works beside a writer of another process, and creates no store.
 """
 
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, Self
@@ -63,6 +66,7 @@ from oplog.keys import check_worker_id, entry_key, last_key, split_entry_key
 from oplog.lock import StoreLock
 from oplog.payload import all_references, digest_of, stored_references
 from oplog.room import has_room, is_cut_short, is_full
+from oplog.whole import make_whole, require_whole
 
 FORMAT: Final = 1
 MAP_BYTES: Final = 1 << 40
@@ -90,6 +94,9 @@ class LmdbEngine(Engine):
         self._gate = Gate(f"the store at {path} is closed")
         self._databases: dict[str, lmdb._Database] = {}
         self._epoch_value = b""
+        self._file = path / "data.mdb"
+        self._file_bytes = 0
+        """How long the file is at least."""
         self._tails: dict[bytes, int] = {}
         """Last committed index of workers that this opening wrote: nobody else can write them."""
 
@@ -104,7 +111,8 @@ class LmdbEngine(Engine):
         this format, OplogError if there is none or the system refuses.
         """
         if readonly:
-            if not (path / "data.mdb").is_file():
+            file = path / "data.mdb"
+            if not file.is_file() or not file.stat().st_size:
                 raise OplogError(f"no store at {path}")
             return cls._open_locked(path, None, map_bytes)
         make_directory(path)
@@ -133,9 +141,11 @@ class LmdbEngine(Engine):
             undo.callback(environment.close)
             engine = cls(path, environment, lock)
             try:
+                require_whole(path, engine._file, engine._needed_bytes())
                 if lock is None:
                     engine._open_for_reading()
                 else:
+                    engine._make_whole()
                     engine._open_for_writing()
             except lmdb.Error as error:
                 raise engine._translated(error) from error
@@ -164,6 +174,7 @@ class LmdbEngine(Engine):
             self._epoch_value = b"%d" % self.epoch
             transaction.put(b"epoch", self._epoch_value, db=meta)
             transaction.delete(b"probe", db=meta)
+        self._make_whole()
         sync_directory(self.path)
         sync_directory(self.path.absolute().parent)
 
@@ -212,6 +223,22 @@ class LmdbEngine(Engine):
         except lmdb.Error as error:
             raise self._translated(error, batches) from error
         self._tails = tails if len(tails) <= TAILS_MAX else {}
+        self._make_whole()
+
+    def _needed_bytes(self) -> int:
+        """Up to where the last transaction numbered pages."""
+        pages: int = self._environment.info()["last_pgno"] + 1
+        size: int = self._environment.stat()["psize"]
+        return pages * size
+
+    def _make_whole(self) -> None:
+        """After a commit, and before the first one: a page of LMDB's list of free pages that is
+        missing is then damaged. Without room for it the next opening reads the store through.
+        """
+        needed = self._needed_bytes()
+        if needed > self._file_bytes:
+            with suppress(OSError):
+                self._file_bytes = make_whole(self._file, needed)
 
     def _begin_write(self) -> lmdb.Transaction:
         """A write transaction that knows it is not fenced."""
@@ -436,6 +463,20 @@ class LmdbEngine(Engine):
         if is_full(code) or (is_cut_short(code) and not has_room(self.path / "data.mdb", needed)):
             return OplogFullError(f"no room on the disk of {where}: {error}")
         return OplogError(f"{where} failed: {error}: open it again")
+
+
+def read_through(path: str) -> None:
+    """Reads everything that is in a store. Blocks. Kills the process if the file ends before."""
+    with lmdb.open(
+        path, map_size=MAP_BYTES, max_dbs=DATABASES_MAX, readonly=True, create=False
+    ) as environment:
+        with environment.begin() as transaction:
+            names = [name for name, _ in transaction.cursor()]
+        databases = [environment.open_db(name, create=False) for name in names]
+        with environment.begin(buffers=True) as transaction:
+            for database in databases:
+                for _, value in transaction.cursor(database):
+                    bytes(value)
 
 
 def _last_index(cursor: lmdb.Cursor, worker_id: bytes) -> int:
