@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.durable.marks",
         "executor.durable.reasons",
         "executor.durable.retry",
+        "executor.durable.scopes",
         "executor.durable.signal",
         "executor.durable.trace",
         "executor.errors",

@@ -128,6 +128,8 @@ class DurableSession:
         """The invocation at which a rebuild stops, by its index, with its recorded outcome."""
         self.modes = Modes()
         self.trace = Trace(worker, writer.worker_id)
+        self.scopes: dict[int, int] = {}
+        """Open scopes: where each began, and where its recorded end lies, 0 if there is none."""
         self.decisions: dict[int, str] = {}
         """The last choice for each call that an owner decided upon, by its start."""
         self.keys = CallKeys(writer.worker_id, self.modes)
@@ -159,15 +161,7 @@ class DurableSession:
             self.guest_time_ns = terminal.at
             self._stop_at_target()
             return index, terminal.response
-        following = cursor.peek()
-        if following is not None:
-            raise Divergence(
-                worker=self.worker,
-                index=following[0],
-                recorded=describe(following[1]),
-                requested=f"the end of {function}, whose start at {index} never completed",
-            )
-        self.go_live()
+        self.go_live_for(f"the end of {function}, whose start at {index} never completed")
         if not may_repeat(function_type, idempotent=self.modes.idempotent):
             self.require_decision(index)
             self.begin_decided(index)
@@ -246,16 +240,22 @@ class DurableSession:
         """Leaves the guest, which is to go on from entry `target`. A jump hides itself, so that a
         replaying guest comes here only where its history ends. Raises: Divergence, LeaveGuest.
         """
+        self.go_live_for(f"a jump to entry {target}")
+        raise LeaveGuest(Jumped(target))
+
+    def go_live_for(self, requested: str) -> None:
+        """As `go_live`, for something that can only come where the history ends. Raises: Divergence
+        if it has not, LeaveGuest.
+        """
         following = None if self.live else self.cursor.peek()
         if following is not None:
             raise Divergence(
                 worker=self.worker,
                 index=following[0],
                 recorded=describe(following[1]),
-                requested=f"a jump to entry {target}",
+                requested=requested,
             )
         self.go_live()
-        raise LeaveGuest(Jumped(target))
 
     def _stop_at_target(self) -> None:
         """A rebuild that may not go live ends with its history, also if the guest computes on."""
@@ -315,6 +315,7 @@ class DurableSession:
 
     def enter_invocation(self, index: int, started: InvocationStarted) -> None:
         self.keys.enter_invocation(started.key)
+        self.scopes.clear()
         self.trace.enter_invocation(started)
         self.invocation_index = index
         self.guest_time_ns = started.at

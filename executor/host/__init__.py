@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from executor.host.golem import api, invocation_context, oplogs, rpc
+from executor.host.golem import api, durability, invocation_context, oplogs, rpc
 from executor.host.interface import InterfaceTable
 from executor.host.wasi import cli, clocks, config, filesystem, io, logging, random, sockets
 
 INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *api.TABLES,
+    *durability.TABLES,
     *invocation_context.TABLES,
     *oplogs.TABLES,
     *rpc.TABLES,

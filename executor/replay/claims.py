@@ -54,7 +54,13 @@ SHOWN_VALUE_CHARACTERS_MAX = 200
 
 
 def claim_start(
-    cursor: Cursor, worker: str, *, function: str, function_type: str, request: Raw
+    cursor: Cursor,
+    worker: str,
+    *,
+    function: str,
+    function_type: str,
+    request: Raw,
+    parent_start: int | None = None,
 ) -> tuple[int, int] | None:
     """Consumes the `start` of this very call; answers (index, at), or None if drained.
 
@@ -68,7 +74,7 @@ def claim_start(
         type(entry) is Start
         and entry.function == function
         and entry.function_type == function_type
-        and entry.parent_start is None
+        and entry.parent_start == parent_start
         and same_bytes(entry.request, request)
     ):
         cursor.take()

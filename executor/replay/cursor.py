@@ -81,18 +81,18 @@ class Cursor:
         "_logs",
         "_next_index",
         "_read",
-        "_regions",
         "consumed",
+        "regions",
         "target",
     )
 
     def __init__(self, read: ReadPage, *, first: int, target: int, regions: Regions) -> None:
         self._read = read
         self._next_index = first
-        self._regions = regions
+        self.regions = regions
         self._guest: deque[tuple[int, Entry]] = deque()
-        self._ends: dict[int, End | Cancelled] = {}
-        self._logs: dict[str, deque[Log]] = {}
+        self._ends: dict[int, tuple[int, End | Cancelled]] = {}
+        self._logs: dict[str, deque[tuple[int, Log]]] = {}
         self._frames: dict[int, deque[HostStreamFrame]] = {}
         self.target = target
         self.consumed = 0
@@ -118,7 +118,25 @@ class Cursor:
             if not self._read_page():
                 return None
         self.consumed += 1
-        return ends.pop(start_index)
+        return ends.pop(start_index)[1]
+
+    def end_index(self, start_index: int) -> int:
+        """Where the terminal of a claimed start lies, which is not consumed; 0 if there is none."""
+        while start_index not in self._ends:
+            if not self._read_page():
+                return 0
+        return self._ends[start_index][0]
+
+    def skip_before(self, index: int) -> None:
+        """Passes over what a part of the guest caused that does not run again: all guest-driven
+        entries up to `index`, with their terminals, and the logs among them.
+        """
+        while (found := self.peek()) is not None and found[0] < index:
+            self.take()
+            self._ends.pop(found[0], None)
+        for logs in self._logs.values():
+            while logs and logs[0][0] < index:
+                logs.popleft()
 
     def take_log(self, level: str) -> Log | None:
         """The next unconsumed log hint of `level`, or None if none is left up to the target."""
@@ -126,7 +144,7 @@ class Cursor:
         while not logs:
             if not self._read_page():
                 return None
-        return logs.popleft()
+        return logs.popleft()[1]
 
     def take_frame(self, parent_start: int) -> HostStreamFrame | None:
         """The next unconsumed frame of a call's stream, None if none is left up to the target."""
@@ -155,7 +173,7 @@ class Cursor:
                 f"entries {self._next_index} to {self.target} are missing: they were committed"
             )
         last = page[-1][0]
-        regions = self._regions if self._regions.touches(self._next_index, last) else None
+        regions = self.regions if self.regions.touches(self._next_index, last) else None
         guest = self._guest
         ends = self._ends
         for found in page:
@@ -166,13 +184,13 @@ class Cursor:
             ):
                 continue
             if isinstance(entry, End):
-                ends[entry.start_index] = entry
+                ends[entry.start_index] = index, entry
             elif kind in GUEST_DRIVEN:
                 guest.append(found)
                 if isinstance(entry, Cancelled):
-                    ends[entry.start_index] = entry
+                    ends[entry.start_index] = index, entry
             elif isinstance(entry, Log):
-                self._logs.setdefault(entry.level, deque()).append(entry)
+                self._logs.setdefault(entry.level, deque()).append((index, entry))
             elif isinstance(entry, HostStreamFrame):
                 self._frames.setdefault(entry.parent_start, deque()).append(entry)
         self._next_index = last + 1

@@ -82,12 +82,13 @@ class HiddenRanges:
 class Regions:
     """The hidden regions of one oplog. Immutable."""
 
-    __slots__ = ("counted", "jumped", "reverted")
+    __slots__ = ("counted", "jumped", "reverted", "subtrees")
 
     def __init__(self, cuts: Sequence[tuple[int, Jump | Revert]] = ()) -> None:
         """`cuts`: every jump and revert of the oplog with its index, in order."""
         reverted: list[Region] = []
         jumped: list[Region] = []
+        subtrees: set[int] = set()
         ranges = HiddenRanges(())
         for index, cut in reversed(cuts):
             if index in ranges:
@@ -95,12 +96,16 @@ class Regions:
             if isinstance(cut, Revert):
                 reverted.append(cut.region)
                 ranges = HiddenRanges(reverted)
-            elif cut.subtree is None:
+            else:
                 jumped.append(cut.region)
+                if cut.subtree is not None:
+                    subtrees.add(cut.subtree)
         self.reverted = ranges
         self.jumped = HiddenRanges(jumped)
         self.counted = (*reverted, *jumped)
         """The regions themselves, those of reverts first."""
+        self.subtrees = frozenset(subtrees)
+        """The starts of scopes whose body was hidden, and is to run again."""
 
     def hides(self, index: int, entry: Entry) -> bool:
         """Whether replay and the status fold pass over `entry`."""

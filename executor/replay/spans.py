@@ -16,6 +16,7 @@ import msgspec
 
 from executor.replay.regions import HiddenRanges, Regions
 from oplog.entry import (
+    ABSENT,
     BeginAtomicRegion,
     Cancelled,
     End,
@@ -39,7 +40,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     calls: frozenset[int] = frozenset()
     """Starts without a terminal."""
     regions: tuple[int, ...] = ()
-    """Begins of atomic regions, outermost first."""
+    """Begins of atomic regions and scopes, outermost first."""
     zone: int = 0
     """Where the guest asked for nothing to be recorded, 0 if it has not."""
 
@@ -80,6 +81,15 @@ class Spans:
         return True
 
 
+def is_begin(entry: Entry) -> bool:
+    """Whether something begins that happens as a whole: an atomic region, or a scope, which is a
+    `start` without a request, and what follows up to its `end` its body.
+    """
+    if isinstance(entry, Start):
+        return entry.request is ABSENT and entry.parent_start is None
+    return isinstance(entry, BeginAtomicRegion)
+
+
 def step(now: Open, index: int, entry: Entry) -> Open:
     """What is open after a visible entry; the same object if it opens and closes nothing."""
     replace = msgspec.structs.replace
@@ -88,12 +98,15 @@ def step(now: Open, index: int, entry: Entry) -> Open:
             return Open(invocation=index)
         case InvocationFinished():
             return NOTHING
+        case BeginAtomicRegion() | Start() if is_begin(entry):
+            return replace(now, regions=(*now.regions, index))
+        case End() if entry.start_index in now.regions:
+            outer = tuple(begin for begin in now.regions if begin < entry.start_index)
+            return replace(now, regions=outer)
         case Start():
             return replace(now, calls=now.calls | {index})
         case End() | Cancelled():
             return replace(now, calls=now.calls - {entry.start_index})
-        case BeginAtomicRegion():
-            return replace(now, regions=(*now.regions, index))
         case EndAtomicRegion():
             outer = tuple(begin for begin in now.regions if begin < entry.begin_index)
             return replace(now, regions=outer)

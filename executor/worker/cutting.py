@@ -29,6 +29,7 @@ from oplog.entry import (
     PendingInvocation,
     Region,
     Revert,
+    Start,
 )
 from oplog.errors import OplogCorruptError, OplogError
 
@@ -66,32 +67,36 @@ async def roll_back(worker: Worker) -> None:
         worker.writer.committed_index,
     )
     if begin:
-        await jump(worker, begin)
+        opened = await trio.to_thread.run_sync(worker.entries.one, begin)
+        await jump(worker, begin, subtree=begin if isinstance(opened, Start) else None)
 
 
 def open_begin(entries: WorkerEntries, regions: Regions, first: int, last: int) -> int:
-    """The outermost begin that is open at the end; 0 if none is, or if it has just been jumped to.
-    Blocks.
+    """The outermost begin that is open at the end; 0 if none is, or if it has just been jumped to,
+    or is a scope whose body has not begun. Blocks.
     """
     spans = Spans(regions)
     ran: Entry | None = None
+    ran_at = 0
     for index, entry in committed_entries(entries, first, last):
         spans.add(index, entry)
         if not isinstance(entry, QUIET):
-            ran = entry
+            ran, ran_at = entry, index
     begin = spans.now.begin
-    return 0 if isinstance(ran, Jump) and ran.region.first == begin + 1 else begin
+    if isinstance(ran, Jump) and ran.region.first == begin + 1:
+        return 0
+    return 0 if ran_at == begin and isinstance(ran, Start) else begin
 
 
-async def jump(worker: Worker, target: int) -> None:
-    """Hides what follows `target`, and takes the promises away that were made there. Durable on
+async def jump(worker: Worker, target: int, *, subtree: int | None = None) -> None:
+    """Hides what follows `target`, the body of the scope `subtree` if it is one, and takes the promises away that were made there. Durable on
     return. Raises: StoreError.
     """
     services = worker.services
     gone = deletions(services.store.engine, worker.id, target + 1)
     with worker.writer.lock:
         region = Region(first=target + 1, last=worker.writer.last_index + 1)
-        worker.append(Jump(at=services.sources.wall_ns(), region=region))
+        worker.append(Jump(at=services.sources.wall_ns(), region=region, subtree=subtree))
         worker.writer.attach(gone)
     await worker.commit()
     services.stores.promises.announce(gone)
@@ -271,5 +276,5 @@ def open_text(state: Open) -> str:
     if state.calls:
         return f"lies inside the call that begins at {min(state.calls)}"
     if state.regions:
-        return f"lies inside the atomic region that begins at {state.regions[0]}"
+        return f"lies inside the atomic region or scope that begins at {state.regions[0]}"
     return f"lies inside the zone that persists nothing, which begins at {state.zone}"

@@ -11,6 +11,7 @@ from oplog.entry import (
     Decision,
     End,
     Entry,
+    HostStreamFrame,
     InvocationFinished,
     InvocationStarted,
     PendingInvocation,
@@ -40,6 +41,9 @@ def resolved(entry: Entry, resolve: Callable[[Raw], Raw]) -> Entry:
         case Decision():
             if len(entry.value) == REFERENCE_BYTES:
                 return replace(entry, value=resolve(entry.value))
+        case HostStreamFrame():
+            if len(entry.payload) == REFERENCE_BYTES:
+                return replace(entry, payload=resolve(entry.payload))
         case InvocationStarted() | PendingInvocation():
             if len(entry.arguments) == REFERENCE_BYTES:
                 return replace(entry, arguments=resolve(entry.arguments))

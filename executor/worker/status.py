@@ -17,7 +17,7 @@ import msgspec
 
 from executor.errors import BadHandle
 from executor.replay.regions import HiddenRanges, Regions
-from executor.replay.spans import PERSIST_NOTHING
+from executor.replay.spans import PERSIST_NOTHING, is_begin
 from oplog.entry import (
     BeginAtomicRegion,
     CancelPendingInvocation,
@@ -38,6 +38,7 @@ from oplog.entry import (
     Retry,
     Revert,
     SetPersistenceLevel,
+    Start,
     Suspend,
 )
 
@@ -168,11 +169,8 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
         case Error():
             fold_error(status, entry)
         case Decision():
-            status.decision = entry.start_index, entry.choice
-            status.decisions = status.decisions | {entry.start_index: entry.choice}
-            status.decided_index = index
-            status.state = "uncertain" if entry.choice == "asked" else "running"
-        case BeginAtomicRegion():
+            fold_decision(status, index, entry)
+        case BeginAtomicRegion() | Start() if is_begin(entry):
             fold_progress(status)
             status.marked = True
         case SetPersistenceLevel():
@@ -200,6 +198,13 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
         case _:
             fold_progress(status)
     return None
+
+
+def fold_decision(status: Status, index: int, entry: Decision) -> None:
+    status.decision = entry.start_index, entry.choice
+    status.decisions = status.decisions | {entry.start_index: entry.choice}
+    status.decided_index = index
+    status.state = "uncertain" if entry.choice == "asked" else "running"
 
 
 def fold_error(status: Status, entry: Error) -> None:

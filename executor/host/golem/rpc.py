@@ -47,6 +47,35 @@ interface golem:rpc/types@0.2.0 {
   }
   record wit-value { nodes: list<wit-node> }
 
+  type resource-id = u64;
+  enum resource-mode { owned, borrowed }
+  variant wit-type-node {
+    record-type(list<tuple<string, node-index>>),
+    variant-type(list<tuple<string, option<node-index>>>),
+    enum-type(list<string>),
+    flags-type(list<string>),
+    tuple-type(list<node-index>),
+    list-type(node-index),
+    option-type(node-index),
+    result-type(tuple<option<node-index>, option<node-index>>),
+    prim-u8-type,
+    prim-u16-type,
+    prim-u32-type,
+    prim-u64-type,
+    prim-s8-type,
+    prim-s16-type,
+    prim-s32-type,
+    prim-s64-type,
+    prim-f32-type,
+    prim-f64-type,
+    prim-char-type,
+    prim-bool-type,
+    prim-string-type,
+    handle-type(tuple<resource-id, resource-mode>),
+  }
+  record wit-type { nodes: list<wit-type-node> }
+  record value-and-type { value: wit-value, typ: wit-type }
+
   parse-uuid: func(uuid: string) -> result<uuid, string>;
   uuid-to-string: func(uuid: uuid) -> string;
 }

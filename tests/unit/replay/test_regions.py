@@ -97,8 +97,11 @@ def test_a_jump_over_a_jump_hides_both_as_one_range():
     assert regions.jumped.lasts == [9]
 
 
-def test_a_jump_of_one_subtree_is_no_range_of_indices():
-    assert hidden(Regions([jump(2, 5, subtree=2)]), 6) == []
+def test_a_jump_of_a_subtree_hides_the_body_of_its_scope_and_names_it():
+    regions = Regions([jump(3, 5, subtree=2)])
+    assert hidden(regions, 6) == [3, 4, 5]
+    assert regions.subtrees == {2}
+    assert Regions([jump(3, 5, subtree=2), revert(2, 7)]).subtrees == set()
 
 
 def test_a_log_of_a_hidden_region_is_concealed_from_readers_and_never_hidden():

@@ -7,6 +7,7 @@ import pytest
 from executor.replay.regions import Regions
 from executor.replay.spans import NOTHING, Open, Spans
 from oplog.entry import (
+    EMPTY_ARRAY,
     BeginAtomicRegion,
     Cancelled,
     End,
@@ -27,7 +28,8 @@ from oplog.entry import (
 AT = 1
 STARTED = InvocationStarted(at=AT, key="k", function="f")
 FINISHED = InvocationFinished(at=AT, outcome=Outcome(exit=0))
-START = Start(at=AT, function="h", function_type="read-local")
+START = Start(at=AT, function="h", function_type="read-local", request=EMPTY_ARRAY)
+SCOPE = Start(at=AT, function="h", function_type="write-remote")
 BEGIN = BeginAtomicRegion(at=AT)
 NO_OP = NoOp(at=AT)
 ZONE = SetPersistenceLevel(at=AT, level="persist-nothing")
@@ -99,9 +101,11 @@ def test_after_a_jump_it_is_open_what_was_before_its_region():
     assert [(found[i].regions, found[i].calls) for i in (6, 7)] == [((2,), set())] * 2
 
 
-def test_a_jump_of_a_subtree_changes_nothing():
-    hidden = Jump(at=AT, region=Region(2, 3), subtree=2)
-    assert opened(STARTED, START, hidden)[3].calls == {2}
+def test_a_scope_is_open_like_a_region_and_its_body_is_hidden_without_it():
+    found = opened(STARTED, SCOPE, BEGIN, end(2), NO_OP)
+    assert [found[i].regions for i in range(1, 6)] == [(), (2,), (2, 3), (), ()]
+    hidden = Jump(at=AT, region=Region(3, 5), subtree=2)
+    assert opened(STARTED, SCOPE, START, end(3), hidden)[5].regions == (2,)
 
 
 @pytest.mark.parametrize("seed", range(30))

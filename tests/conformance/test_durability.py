@@ -1,0 +1,101 @@
+"""Durable functions that a guest's library makes of its own blocks, by golem:durability."""
+
+import pytest
+
+from executor.worker.rows import read_worker_id
+from oplog.entry import Jump, Start
+from tests.support.durability_guest import CUSTOM
+from tests.support.executors import (
+    LastingEngine,
+    check_rows,
+    copy_oplog,
+    deployed,
+    opened,
+    run,
+    worker_entries,
+)
+from tests.support.rules_guest import RulesPeer
+
+WORKER = "charges/w"
+
+
+def charges(peer, engine=None):
+    return deployed(CUSTOM, "charges", engine, host=peer.functions()[:1])
+
+
+@pytest.mark.parametrize("zone", [False, True], ids=["recorded body", "body in a zone"])
+def test_a_completed_function_gives_its_recorded_answer_and_its_block_does_not_run(zone):
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+        async with charges(peer, engine) as shem:
+            assert await shem.invoke(WORKER, "charge", [1, zone]) == 3
+            assert await shem.invoke(WORKER, "charge", [4, zone]) == 12
+            assert peer.writes == [1, 2, 4, 5]
+            rebuilt = await shem.replay(WORKER)
+            assert rebuilt.divergence is None
+            await shem.crash(WORKER)
+            assert await shem.invoke(WORKER, "charge", [7, zone]) == 27
+        assert peer.writes == [1, 2, 4, 5, 7, 8]
+        assert len(set(peer.keys)) == 6
+        starts = [e for _, e in worker_entries(engine, WORKER) if isinstance(e, Start)]
+        assert [e.function for e in starts if e.parent_start] == ["demo:charges/charge"] * 3
+
+    run(case)
+
+
+@pytest.mark.parametrize("zone", [False, True], ids=["recorded body", "body in a zone"])
+def test_wherever_it_is_lost_the_function_ends_once_and_its_writes_keep_their_keys(zone):
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+        async with charges(peer, engine) as shem:
+            await shem.invoke(WORKER, "charge", [1, zone], key="k1")
+            await shem.invoke(WORKER, "charge", [4, zone], key="k2")
+        recorded = worker_entries(engine, WORKER)
+        scopes = [i for i, e in recorded if isinstance(e, Start) and not bytes(e.request)]
+        keys = dict(zip(peer.writes, peer.keys, strict=True))
+        body_ran_again = 0
+        for count in range(2, len(recorded) + 1):
+            target, again = LastingEngine(), RulesPeer()
+            copy_oplog(engine, target, WORKER, count)
+            async with opened(target, host=again.functions()[:1], recover="all") as shem:
+                assert await shem.invoke(WORKER, "charge", [1, zone], key="k1") == 3
+                assert await shem.invoke(WORKER, "charge", [4, zone], key="k2") == 12
+                assert (await shem.replay(WORKER)).divergence is None
+            assert worker_entries(target, WORKER)[:count] == recorded[:count]
+            for step, key in zip(again.writes, again.keys, strict=True):
+                if scopes[step > 2] <= count:
+                    assert key == keys[step], "a block that runs again has the same keys"
+            assert len(set(again.keys)) == len(again.keys)
+            jumps = [e for _, e in worker_entries(target, WORKER) if isinstance(e, Jump)]
+            assert all(jump.subtree == jump.region.first - 1 for jump in jumps)
+            body_ran_again += len(jumps)
+            check_rows(target, read_worker_id(target, WORKER))
+        assert body_ran_again > 4
+
+    run(case)
+
+
+def test_with_idempotence_mode_off_a_block_that_was_lost_fails_and_does_not_run_again():
+    async def case():
+        engine, peer = LastingEngine(), RulesPeer()
+        async with charges(peer, engine) as shem:
+            await shem.invoke(WORKER, "mode", [False])
+            await shem.invoke(WORKER, "charge", [1, True], key="k")
+        recorded = worker_entries(engine, WORKER)
+        [scope] = [i for i, e in recorded if isinstance(e, Start) and not bytes(e.request)]
+        outcomes = []
+        for count in range(scope, len(recorded) + 1):
+            target, again = LastingEngine(), RulesPeer()
+            copy_oplog(engine, target, WORKER, count)
+            async with opened(target, host=again.functions()[:1], recover="all") as shem:
+                outcome = await shem.wait(WORKER, "k")
+            outcomes.append(outcome.value)
+            if outcome.error is not None:
+                assert "was interrupted and may have happened or not" in outcome.error.message
+                assert again.writes == []
+            else:
+                assert again.writes == ([1, 2] if count == scope else [])
+        assert outcomes[0] == outcomes[-1] == 3
+        assert None in outcomes
+
+    run(case)
