@@ -128,10 +128,10 @@ def torture(context: click.Context, /, **asked: Any) -> int:
 
     The script runs undisturbed, and then once for each point: in a process that gets SIGKILL there,
     and in another one that recovers, asks for everything again and goes on. Answers, output,
-    effects and states have to be those of the undisturbed run, no accepted invocation and no effect
-    may be lost, none may happen twice but under its own key where a crash left it open, and every
-    worker has to replay. What undisturbed runs do not agree on, as times and random numbers, is
-    left out, and said. A question at the end of the script tells the final state.
+    effects, states and files have to be those of the undisturbed run, no accepted invocation and no
+    effect may be lost, none may happen twice but under its own key where a crash left it open, and
+    every worker has to replay. What undisturbed runs do not agree on, as times and random numbers,
+    is left out, and said. A question at the end of the script tells the final state.
     """
     line = context.ensure_object(CommandLine)
     deployed = {name: asked.pop(name) for name in Deployment.__struct_fields__}

@@ -1,9 +1,9 @@
 """What a script came to, as texts that can be compared; and what of it undisturbed runs agree on.
 
-An account has a text for each answer, each output, each remote call and each worker's state. Some
-of it differs from one run to the next though nothing went wrong: times, random numbers, what a peer
-made up. So the script runs undisturbed more than once, with clocks years apart; a word in which
-two of these runs differ is not compared. Pure.
+An account has a text for each answer, output and remote call, and for each worker's state and each
+of its files. Some of it differs from one run to the next though nothing went wrong: times, random
+numbers, what a peer made up. So the script runs undisturbed more than once, with clocks years
+apart; a word in which two of these runs differ is not compared. Pure.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
-from executor.torture.plan import AnyEvent, Found, Opened, Outcome, Refused
+from executor.torture.plan import AnyEvent, Files, Found, Opened, Outcome, Refused
 from executor.worker.status import REFUSING
 
 WORD: Final = re.compile(r"[\w.:+/=-]+|.", re.DOTALL)
@@ -46,6 +46,11 @@ def account_of(events: Sequence[AnyEvent]) -> Account:
                 account.update(worker_account(event))
                 if event.rolled_back:
                     rolled_back.add(event.worker)
+            case Files():
+                account.update(
+                    (Label(event.worker, f"file {path}"), text)
+                    for path, text in event.texts.items()
+                )
             case Refused():
                 account[key_label(event, "answer")] = f"refused, {event.kind}"
             case _:

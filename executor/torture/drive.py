@@ -1,13 +1,18 @@
 """The client in a process under torture: asks for invocations, and reports what it is told."""
 
+from hashlib import blake2b
+from typing import Final
+
 from executor.errors import InvocationError, ShemError, UnknownKey, WorkerNotFound
 from executor.executor import Executor
 from executor.records import Invocation
 from executor.requests import WaveArguments
+from executor.torture.calls import TEXT_MAX
 from executor.torture.ledger import report_oplogs
 from executor.torture.plan import (
     Accepted,
     AnyStep,
+    Files,
     Invoke,
     Outcome,
     Plan,
@@ -19,6 +24,10 @@ from executor.torture.plan import (
     Trouble,
 )
 from executor.worker.reader import StoreReader
+from executor.worker.status import Status
+
+FILES_MAX: Final = 256
+"""So many names of a worker's tree are looked at; each is a rebuild."""
 
 
 class Drive:
@@ -81,7 +90,12 @@ class Drive:
                 found = self._reader.invocation(worker, key)
             except (WorkerNotFound, UnknownKey):
                 continue
+            if found.status == "pending" and self._status(worker).state == "suspended":
+                found = await self.shem.wait(worker, key)  # it wakes by itself
             self._report(outcome(found, resumed=True))
+
+    def _status(self, worker: str) -> Status:
+        return self._reader.status(self._reader.worker_id(worker))
 
     async def _run_until_idle(self) -> None:
         try:
@@ -92,7 +106,7 @@ class Drive:
     async def _resolve(self, worker: str) -> bool:
         """Whether the worker was uncertain."""
         try:
-            status = self._reader.status(self._reader.worker_id(worker))
+            status = self._status(worker)
         except WorkerNotFound:
             return False
         if status.state != "uncertain":
@@ -103,7 +117,7 @@ class Drive:
         return True
 
     async def verify(self) -> None:
-        """Replays every worker, and reports its oplog."""
+        """Replays every worker, and reports its files and its oplog."""
         for worker in self._plan.workers:
             try:
                 rebuilt = await self.shem.replay(worker)
@@ -121,7 +135,38 @@ class Drive:
                     divergence=divergence,
                 )
             )
+            if not divergence:
+                self._report(Files(worker=worker, texts=await self._files(worker)))
         report_oplogs(self._reader, self._plan.workers, self._report, verified=True)
+
+    async def _files(self, worker: str) -> dict[str, str]:
+        """What lies in the worker's tree, as far as `FILES_MAX` goes."""
+        texts: dict[str, str] = {}
+        directories = ["/"]
+        while directories:
+            directory = directories.pop()
+            listed = await self.shem.files(worker, directory)
+            for file in listed.entries or ():
+                path = f"{directory.rstrip('/')}/{file.name}"
+                if len(texts) == FILES_MAX:
+                    return texts
+                if file.kind == "directory":
+                    directories.append(path)
+                    texts[path] = "a directory"
+                elif file.kind == "symbolic-link":
+                    texts[path] = f"-> {file.target}"
+                else:
+                    content = (await self.shem.files(worker, path)).content or b""
+                    texts[path] = content_text(content)
+        return texts
+
+
+def content_text(content: bytes) -> str:
+    """All of a short text; the beginning, and a digest, of anything else."""
+    text = content.decode(errors="replace")
+    if len(text) <= TEXT_MAX:
+        return text
+    return f"{text[:TEXT_MAX]} {blake2b(content).hexdigest()}"
 
 
 def outcome(found: Invocation, *, resumed: bool) -> Outcome:

@@ -173,6 +173,14 @@ class Replayed(Event, frozen=True, kw_only=True, tag="replayed"):
     divergence: str = ""
 
 
+class Files(Event, frozen=True, kw_only=True, tag="files"):
+    """A worker's files in the end."""
+
+    worker: str
+    texts: dict[str, str]
+    """By path: what is in a file, where a symbolic link leads, or that it is a directory."""
+
+
 class Counted(Event, frozen=True, kw_only=True, tag="counted"):
     """How often each kind of crash point was reached before the verification."""
 
@@ -194,6 +202,7 @@ AnyEvent: TypeAlias = (
     | EffectEnded
     | Found
     | Replayed
+    | Files
     | Counted
     | Ended
 )

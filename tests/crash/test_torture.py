@@ -248,6 +248,15 @@ async def sleep_if_recovered(call):
     assert "--timeout 2 --at after-effect:1" in told.out
 
 
+def test_what_chance_decides_is_no_difference_and_is_said(shem, here):
+    chance = "random.choice(['a', 'b c', 'd e f', 'g h i j', 'k'])"
+    (here / "bank.py").write_text(f"import random\n{BANK}".replace('"paid"', chance))
+    told = shem("torture", *COUNTER, "--points", "append,after-effect")
+    assert told.code == 0, told.out
+    assert "not compared: key bob of counter/alice: answer, at all" in told.out
+    assert "line-3" not in told.out
+
+
 # -- what it is given ----------------------------------------------------------------------------
 
 

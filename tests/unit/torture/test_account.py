@@ -1,5 +1,5 @@
 from executor.torture.account import Label, Reference, account_of
-from executor.torture.plan import Call, Ended, Found, Opened, Outcome, Refused
+from executor.torture.plan import Call, Ended, Files, Found, Opened, Outcome, Refused
 
 ANSWER = Label("key k of w/a", "answer")
 
@@ -86,6 +86,7 @@ def test_an_account_is_of_the_last_process_and_of_calls_that_count():
         Outcome(worker="w/a", key="k", status="completed", wave="new", stdout="said"),
         Refused(worker="w/a", key="l", kind="previous-failed", message="m"),
         found(call(3, hidden=True), call(5), call(7)),
+        Files(worker="w/a", texts={"/ledger": "paid 12"}),
         Ended(),
     )
     assert account_of(events) == {
@@ -95,6 +96,7 @@ def test_an_account_is_of_the_last_process_and_of_calls_that_count():
         Label("key l of w/a", "answer"): "refused, previous-failed",
         Label("key k of w/a", "effect 1"): "bank.charge [5] -> 1",
         Label("key k of w/a", "effect 2"): "bank.charge [7] -> 1",
+        Label("w/a", "file /ledger"): "paid 12",
         Label("w/a", "status"): "idle",
         Label("w/a", "waiting invocations"): "0",
     }
