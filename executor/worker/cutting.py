@@ -89,8 +89,8 @@ def open_begin(entries: WorkerEntries, regions: Regions, first: int, last: int) 
 
 
 async def jump(worker: Worker, target: int, *, subtree: int | None = None) -> None:
-    """Hides what follows `target`, the body of the scope `subtree` if it is one, and takes the promises away that were made there. Durable on
-    return. Raises: StoreError.
+    """Hides what follows `target`, the body of the scope `subtree` if it is one, and takes the
+    promises away that were made there. Durable on return. Raises: StoreError.
     """
     services = worker.services
     gone = deletions(services.store.engine, worker.id, target + 1)
