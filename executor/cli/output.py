@@ -71,13 +71,18 @@ def exit_code(kind: str) -> int:
 
 def write_line(line: str) -> None:
     """One line to stdout, as UTF-8 whatever the locale says."""
-    click.echo(line.encode())
+    click.echo(encoded(line))
 
 
 def write_note(line: str) -> None:
     """One line to stderr. Where that cannot be written the exit code has to say it all."""
     with suppress(OSError):
-        click.echo(line.encode(), err=True)
+        click.echo(encoded(line), err=True)
+
+
+def encoded(line: str) -> bytes:
+    """UTF-8. What is no Unicode text, a terminal may pass any bytes, is shown as its escape."""
+    return line.encode(errors="backslashreplace")
 
 
 def write_json(value: object) -> None:

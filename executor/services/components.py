@@ -13,6 +13,7 @@ crash of the machine has left of one must not be taken for it: the file ends wit
 length and a mark, and is durable before it has its name.
 """
 
+import difflib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -26,12 +27,17 @@ import msgspec
 from executor.errors import ComponentNotFound, UsageError
 from oplog.engine import Batch, Engine, Row
 from oplog.entry import Retry
+from oplog.errors import OplogCorruptError
 
 NAME_CHARACTERS_MAX: Final = 256
 NAME_BYTES_MAX: Final = 400
 """A name is part of a key of the store."""
 ARTIFACT_MARK: Final = b"shem-end"
 ARTIFACT_TRAILER_BYTES: Final = 8 + len(ARTIFACT_MARK)
+
+
+NEAR_MAX: Final = 3
+"""Names that are suggested at most."""
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +91,24 @@ class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 encode_row = msgspec.msgpack.Encoder().encode
-decode_component = msgspec.msgpack.Decoder(ComponentRow).decode
-decode_revision = msgspec.msgpack.Decoder(RevisionRow).decode
+_decode_component = msgspec.msgpack.Decoder(ComponentRow).decode
+_decode_revision = msgspec.msgpack.Decoder(RevisionRow).decode
+
+
+def decode_component(raw: bytes) -> ComponentRow:
+    """Raises: OplogCorruptError."""
+    try:
+        return _decode_component(raw)
+    except msgspec.MsgspecError as error:
+        raise OplogCorruptError(f"the row of a component is damaged: {error}") from error
+
+
+def decode_revision(raw: bytes) -> RevisionRow:
+    """Raises: OplogCorruptError."""
+    try:
+        return _decode_revision(raw)
+    except msgspec.MsgspecError as error:
+        raise OplogCorruptError(f"the row of a revision is damaged: {error}") from error
 
 
 def check_component_name(name: str) -> None:
@@ -131,10 +153,19 @@ def read_component(engine: Engine, name: str) -> ComponentRow:
     """Raises: ComponentNotFound."""
     row = find_component(engine, name)
     if row is None:
+        near = near_names(name, [row.component for row in read_components(engine)])
         raise ComponentNotFound(
-            f"no component {name!r}", where="store", hint="see `shem components`, or deploy it"
+            f"no component {name!r}",
+            where="store",
+            hint=near or "see `shem components`, or deploy it",
         )
     return row
+
+
+def near_names(asked: str, names: Sequence[str]) -> str:
+    """A question after the names that are like it; "" if none is."""
+    near = difflib.get_close_matches(asked, names, n=NEAR_MAX)
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def find_component(engine: Engine, name: str) -> ComponentRow | None:

@@ -54,6 +54,7 @@ from executor.worker.rows import (
     read_status,
     read_worker_id,
     state_row,
+    unknown_worker,
 )
 from executor.worker.search import Query, matches, parse
 from executor.worker.signatures import export_types
@@ -161,7 +162,7 @@ class StoreReader:
         """Raises: WorkerNotFound."""
         found = read_worker_id(self.engine, name)
         if found is None:
-            raise WorkerNotFound(f"no worker {name!r}", where="store", hint="see `shem workers`")
+            raise unknown_worker(self.engine, name)
         return found
 
     def status(self, worker_id: bytes) -> Status:

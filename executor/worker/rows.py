@@ -24,7 +24,9 @@ from typing import Final
 
 import msgspec
 
+from executor.errors import WorkerNotFound
 from executor.replay.regions import Regions
+from executor.services.components import find_component, near_names, read_components
 from executor.worker.entries import resolved
 from executor.worker.status import PAUSED, KeyState, Status, fold, forgotten
 from executor.worker.wakeups import wake_keys
@@ -35,6 +37,8 @@ from oplog.reader import decode_named, resolve
 
 SORTABLE_NAME_BYTES_MAX: Final = 400
 CHECKPOINT_LAG_ENTRIES_MAX: Final = 1_000
+LOOKED_AT_MAX: Final = 500
+"""Names among which one is sought that is like another."""
 RUNNABLE_STATES: Final = frozenset({"running", "retrying"})
 
 encode_status = msgspec.msgpack.Encoder().encode
@@ -260,6 +264,22 @@ def read_status(engine: Engine, worker_id: bytes) -> Status | None:
 
 def read_worker_id(engine: Engine, name: str) -> bytes | None:
     return engine.read_row("worker_names", sortable_name(name))
+
+
+def unknown_worker(engine: Engine, name: str) -> WorkerNotFound:
+    """The refusal, with the names that are like it, among as many as are quickly looked at."""
+    component, slash, own = name.partition("/")
+    hint = "see `shem workers`"
+    if slash and find_component(engine, component) is None:
+        hint = near_names(component, [row.component for row in read_components(engine)]) or hint
+    elif slash:
+        for prefix in (f"{component}/{own[:1]}", f"{component}/"):
+            rows = engine.read_rows("worker_names", sortable_name(prefix), limit=LOOKED_AT_MAX)
+            whole = [key.decode() for key, _ in rows if len(key) <= SORTABLE_NAME_BYTES_MAX]
+            if near := near_names(name, whole):
+                hint = near
+                break
+    return WorkerNotFound(f"no worker {name!r}", where="store", hint=hint)
 
 
 def read_queue(engine: Engine, worker_id: bytes) -> list[tuple[int, str]]:

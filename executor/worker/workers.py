@@ -18,7 +18,6 @@ from executor.errors import (
     ShemError,
     StoreError,
     WorkerDeleted,
-    WorkerNotFound,
 )
 from executor.records import Done, NewWorker
 from executor.services.components import check_surroundings, read_component, read_revision
@@ -26,7 +25,7 @@ from executor.wasm.types import FuncType
 from executor.worker.commits import store_errors, submit
 from executor.worker.loop import InvocationLoop
 from executor.worker.reader import StoreReader, worker_parts
-from executor.worker.rows import delete_rows, read_status, read_worker_id
+from executor.worker.rows import delete_rows, read_status, read_worker_id, unknown_worker
 from executor.worker.status import Status
 from executor.worker.worker import Worker, WorkerServices
 from oplog.engine import Batch
@@ -87,7 +86,7 @@ class Workers:
         """Raises: WorkerNotFound, WorkerDeleted, StoreError."""
         loop = self._known(name)
         if loop is None:
-            raise WorkerNotFound(f"no worker {name!r}", where="store", hint="see `shem workers`")
+            raise unknown_worker(self._services.store.engine, name)
         return loop
 
     async def stopped(self, name: str) -> InvocationLoop:

@@ -1,0 +1,399 @@
+"""Bad input to the command line, on a real store: each gets its kind, exit code and sentence, in
+one line and as JSON, and nothing in the store is lost or changed.
+"""
+
+import hashlib
+import json
+import resource
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from executor.cli.app import main
+from executor.cli.output import exit_code
+from executor.worker.rows import read_worker_id
+from oplog.engine import TABLES, Batch, Row
+from oplog.lmdb_engine import LmdbEngine
+from tests.support import guests, programs
+from tests.support.children import ROOT
+
+HOST = """
+from executor import Ok, host_function
+
+def bound(answer):
+    @host_function("demo:relay/peer", "call: func(text: string) -> result<string, string>")
+    def call(call, text):
+        return answer()
+    return call
+
+def fail():
+    raise ValueError("no such account")
+
+raises = bound(fail)
+wrong = bound(lambda: 7)
+surrogate = bound(lambda: Ok("\\ud800"))
+"""
+
+EXITS = b"""
+(component
+  (import "wasi:cli/exit@0.2.0" (instance $exit (export "exit-with-code"
+    (func (param "status-code" u8)))))
+  (core func $exit (canon lower (func $exit "exit-with-code")))
+  (core module $M (import "h" "exit" (func $exit (param i32)))
+    (func (export "leave") (call $exit (i32.const 3))))
+  (core instance $m (instantiate $M (with "h" (instance (export "exit" (func $exit))))))
+  (func (export "leave") (canon lift (core func $m "leave"))))
+"""
+
+TWO = b"""
+(component
+  (core module $M (func (export "f")))
+  (core instance $m (instantiate $M))
+  (func $f (canon lift (core func $m "f")))
+  (instance $i (export "run-it" (func $f)))
+  (export "x:y/a" (instance $i)) (export "x:y/b" (instance $i)))
+"""
+
+FILES = {
+    "adder.wat": guests.ADDER,
+    "relay.wat": programs.RELAY,
+    "exits.wat": EXITS,
+    "two.wat": TWO,
+    "empty.wasm": b"",
+    "script.wasm": b"#!/bin/sh\n",
+    "core.wasm": b"\0asm\1\0\0\0",
+    "cut.wasm": b"\0asm\x0d\0\1\0\1\x7f",
+    "torn.wat": b"(component (core",
+    "preview3.wat": b'(component (import "a:b/c" (instance (export "f" (func async)))))',
+    "missing.wat": b"""
+        (component
+          (import "a:b/c@1.0.0" (instance (export "f" (func (result u32)))))
+          (import "wasi:clocks/wall-clock@0.3.0" (instance (export "now" (func)))))""",
+    "differs.wat": b"""
+        (component (import "wasi:clocks/monotonic-clock@0.2.0"
+          (instance (export "now" (func (result string))))))""",
+    "hosts.py": HOST.encode(),
+}
+
+
+class Ran:
+    def __init__(self, code, stdout, stderr):
+        self.code = code
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+@pytest.fixture
+def shem(tmp_path, monkeypatch, capfdbinary):
+    """Runs a command in this process, in a folder with the files above and a store: one component,
+    one worker with an oplog.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SHEM_DATA", raising=False)
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+
+    def run(*arguments):
+        code = main(arguments)
+        out, err = capfdbinary.readouterr()
+        return Ran(code, out.decode(), err.decode())
+
+    assert run("deploy", "adder.wat").code == 0
+    assert run("invoke", "adder/w", "add", "5", "--key", "k1").stdout == "5\n"
+    return run
+
+
+def content(path):
+    """A digest of everything in the store but the number of its openings."""
+    digest = hashlib.sha256()
+    engine = LmdbEngine.open(path, readonly=True)
+    for table in TABLES:
+        for key, value in engine.read_rows(table, limit=100_000):
+            if (table, key) != ("meta", b"epoch"):
+                digest.update(repr((table, key, value)).encode())
+            if table == "workers":
+                digest.update(repr(engine.read_entries(key, 1, 100_000)).encode())
+    engine.close()
+    return digest.hexdigest()
+
+
+def refused(shem, arguments, *, code, kind, says, path=None, keeps=True):
+    """The command is refused just so, twice, and the store is what it was."""
+    before = content(path) if keeps else None
+    ran = shem(*arguments)
+    assert (ran.code, ran.stdout) == (code, "")
+    assert ran.stderr.startswith("shem: ")
+    assert ran.stderr.count("\n") == 1
+    assert says in ran.stderr
+    as_json = shem(*arguments, "--json")
+    assert (as_json.code, as_json.stdout) == (code, "")
+    error = json.loads(as_json.stderr)
+    assert error.keys() == {"kind", "message", "where", "hint"}
+    assert error["kind"] == kind
+    if keeps:
+        assert content(path) == before
+        again = shem("invoke", "adder/w", "add", "5", "--key", "k1", "--json")
+        assert json.loads(again.stdout)["result"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind", "says"),
+    [
+        (("nowhere.wasm",), 2, "usage", "nowhere.wasm: No such file or directory"),
+        ((".",), 2, "usage", "Is a directory"),
+        (("empty.wasm",), 2, "component-rejected", "cut short: it has 0 bytes: empty.wasm"),
+        (("script.wasm",), 2, "component-rejected", "not WebAssembly: it begins with b'#!/b'"),
+        (("core.wasm",), 2, "component-rejected", "a core WebAssembly module, not a component"),
+        (("cut.wasm",), 2, "component-rejected", "not a valid component"),
+        (("torn.wat",), 2, "component-rejected", "the WAT text does not parse"),
+        (("preview3.wat",), 2, "component-rejected", "asynchronous functions of WASI 0.3"),
+        (("missing.wat",), 2, "component-rejected", "a:b/c@1.0.0: this interface is not offered;"),
+        (("missing.wat",), 2, "component-rejected", "offered: wasi:clocks/wall-clock@0.2"),
+        (
+            ("differs.wat",),
+            2,
+            "component-rejected",
+            "the component wants func() -> string, the host has func() -> u64",
+        ),
+        (("relay.wat",), 2, "component-rejected", "demo:relay/peer"),
+        (("relay.wat", "--host", "nothing:call"), 5, "host-binding", "cannot be imported"),
+        (("relay.wat", "--host", "hosts:HOST"), 5, "host-binding", "cannot be imported"),
+        (("adder.wat", "--host", "hosts:wrong"), 2, "usage", "imports nothing of --host hosts:wr"),
+        (("adder.wat", "--name", "a/b"), 2, "usage", "'a/b' cannot name a component"),
+        (("adder.wat", "--name", ""), 2, "usage", "'' cannot name a component"),
+        (("adder.wat", "--name", "a\udcff"), 2, "usage", r"'a\udcff' cannot name a component"),
+        (("adder.wat", "--limit", "memory=1"), 2, "usage", "less than one page"),
+        (("adder.wat", "--limit", "speed=1"), 2, "usage", "there is no limit 'speed'"),
+        (("adder.wat", "--env", "A=\udcff"), 2, "usage", "not Unicode text"),
+        (("adder.wat", "--retry", "max-attempts=0"), 2, "usage", "max-attempts is from 1"),
+        (("adder.wat", "--file", "adder.wat:/a/../../b"), 2, "usage", "no worker could begin"),
+    ],
+)
+def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, code, kind, says):
+    arguments = ("deploy", *arguments)
+    refused(shem, arguments, code=code, kind=kind, says=says, path=tmp_path / ".shem")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind", "says"),
+    [
+        (("adder/w", "add"), 2, "bad-arguments", "takes 1 argument, 0 given (missing: n)"),
+        (("adder/w", "add", "1", "2"), 2, "bad-arguments", "2 given (1 too many)"),
+        (("adder/w", "add", '"x"'), 2, "bad-arguments", 'column 1: expected u32, found "x"'),
+        (("adder/w", "add", "-1"), 2, "bad-arguments", "expected u32 (0 to 4294967295)"),
+        (("adder/w", "add", "5x"), 2, "bad-arguments", "column 2: expected the end"),
+        (("adder/w", "add", "\udcff"), 2, "bad-arguments", "found a lone surrogate"),
+        (("adder/w", "ad", "1"), 3, "unknown-function", "did you mean demo:adder/api.{add}?"),
+        (("adder/w", "\udcff", "1"), 3, "unknown-function", r'is called "\udcff"'),
+        (("addr/w", "add", "1"), 3, "unknown-component", "no component 'addr': store: did you"),
+        (("\udcff/w", "add", "1"), 2, "usage", "does not name a worker"),
+        (("adder", "add", "1"), 2, "usage", "write COMPONENT/NAME"),
+        (("adder/", "add", "1"), 2, "usage", "write COMPONENT/NAME"),
+        (("adder/a/b", "add", "1"), 2, "usage", "write COMPONENT/NAME"),
+        (("adder/" + "x" * 257, "add", "1"), 2, "usage", "1 to 256 Unicode characters"),
+        (("adder/\udcff", "add", "1"), 2, "usage", r"'adder/\udcff' does not name a worker"),
+        (("adder/w", "add", "1", "--key", ""), 2, "usage", "key has 1 to 1024 bytes"),
+        (("adder/w", "add", "1", "--key", "k" * 4_096), 2, "usage", "key has 1 to 1024 bytes"),
+        (("adder/w", "add", "1", "--key", "é" * 513), 2, "usage", "key has 1 to 1024 bytes"),
+        (("adder/w", "add", "1", "--key", "\udcff"), 2, "usage", "bytes of UTF-8"),
+        (("adder/w", "add", "2", "--key", "k1"), 4, "key-conflict", "with other arguments"),
+        (("adder/w", "get", "--key", "k1"), 4, "key-conflict", "not for demo:adder/api.{get}"),
+        (("adder/w", "add", "1", "--env", "A=1"), 4, "exists", "with another environment"),
+        (("adder/w", "add", "1", "--env", "A=\udcff"), 2, "usage", "is not Unicode text"),
+        (("adder/w", "add", "1", "--timeout", "-1"), 2, "usage", "is no number of seconds"),
+        (("adder/w", "add", "1", "--crash-at", "x"), 2, "usage", "is not a crash point"),
+    ],
+)
+def test_what_cannot_be_invoked_says_why(shem, tmp_path, arguments, code, kind, says):
+    arguments = ("invoke", *arguments)
+    refused(shem, arguments, code=code, kind=kind, says=says, path=tmp_path / ".shem")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind", "says"),
+    [
+        (("worker", "adder/x"), 3, "unknown-worker", "no worker 'adder/x': store: did you mean a"),
+        (("worker", "addr/w"), 3, "unknown-worker", "did you mean adder?"),
+        (("oplog", "other/w"), 3, "unknown-worker", "see `shem workers`"),
+        (("oplog", "adder/w", "--search", 'a "b'), 2, "usage", "not closed: search, column 3"),
+        (("component", "adde"), 3, "unknown-component", "did you mean adder?"),
+        (("workers", "adde"), 3, "unknown-component", "did you mean adder?"),
+        (("workers", "--cursor", "zz"), 2, "usage", "'zz' is no cursor"),
+        (("workers", "--status", "bad"), 2, "usage", "is not one of 'idle'"),
+        (("crash", "adder/x"), 3, "unknown-worker", "did you mean adder/w?"),
+        (("delete", "adder/\udcff"), 3, "unknown-worker", r"no worker 'adder/\udcff'"),
+        (("interrupt", "adder/x"), 3, "unknown-worker", "no worker"),
+        (("revert", "adder/w", "--to", "99"), 2, "usage", "entry 99 is not one of them"),
+        (("revert", "adder/w", "--last", "9"), 2, "usage", "1 invocations to revert"),
+        (("cancel", "adder/w", "nobody"), 3, "unknown-key", "no invocation with key 'nobody'"),
+        (("cancel", "adder/w", "k1"), 4, "exists", "has its outcome"),
+        (("resolve", "adder/w", "3", "--fail"), 2, "usage", "no call of it is uncertain"),
+        (("files", "adder/w", "/x"), 3, "unknown-file", "no file '/x'"),
+        (("invok", "adder/w"), 2, "usage", "Did you mean 'invoke'?"),
+        (("oplog",), 2, "usage", "Missing argument 'WORKER'"),
+    ],
+)
+def test_what_cannot_be_asked_says_why(shem, tmp_path, arguments, code, kind, says):
+    refused(shem, arguments, code=code, kind=kind, says=says, path=tmp_path / ".shem")
+
+
+@pytest.mark.parametrize(
+    ("deployed", "invoked", "kind", "says"),
+    [
+        (("adder.wat",), ("a/w", "fail"), "guest-trap", "unreachable"),
+        (("exits.wat",), ("a/w", "leave"), "guest-exit", "exited with code 3"),
+        (
+            ("relay.wat", "--host", "hosts:raises"),
+            ("a/w", "relay", '"x"'),
+            "guest-error",
+            "ValueError: no such account",
+        ),
+        (
+            ("relay.wat", "--host", "hosts:wrong"),
+            ("a/w", "relay", '"x"'),
+            "guest-error",
+            "demo:relay/peer.call",
+        ),
+        (
+            ("relay.wat", "--host", "hosts:surrogate"),
+            ("a/w", "relay", '"x"'),
+            "guest-error",
+            "surrogate",
+        ),
+        (("two.wat",), ("a/w", "run-it"), "usage", "ambiguous: x:y/a.{run-it}, x:y/b.{run-it}"),
+    ],
+)
+def test_what_fails_in_the_guest_or_at_its_host_is_a_sentence_too(
+    shem, deployed, invoked, kind, says
+):
+    assert shem("deploy", *deployed, "--name", "a").code == 0
+    ran = shem("invoke", *invoked, "--key", "k")
+    assert (ran.code, ran.stdout) == (exit_code(kind), "")
+    assert ran.stderr.startswith("shem: ")
+    assert says in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    again = shem("invoke", *invoked, "--key", "k", "--json")
+    assert again.code == ran.code
+    answer = json.loads(again.stdout or again.stderr)
+    assert answer.get("error", answer)["kind"] == kind
+    assert shem("invoke", "adder/w", "add", "0").stdout == "5\n", "others go on"
+
+
+# -- stores ----------------------------------------------------------------------------------------
+
+
+def test_a_corrupt_entry_is_named_and_every_other_worker_goes_on(shem, tmp_path):
+    assert shem("invoke", "adder/bad", "add", "1", "--key", "k").code == 0
+    engine = LmdbEngine.open(tmp_path / ".shem")
+    worker_id = read_worker_id(engine, "adder/bad")
+    last = engine.last_index(worker_id)
+    damaged = Batch(entries=[(worker_id, last + 1, b"\xc1")])
+    assert engine.write([damaged]) == [None]
+    engine.close()
+    for command in ("oplog", "worker", "crash", "delete"):
+        refused(
+            shem,
+            (command, "adder/bad"),
+            code=5,
+            kind="store-corrupt",
+            says=f"worker {worker_id.hex()}: entry {last + 1} is damaged",
+            path=tmp_path / ".shem",
+        )
+    assert shem("invoke", "adder/w", "add", "1").stdout == "6\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "says"),
+    [
+        (("meta", b"format", b"7"), "store-format", "was written by format 7, this Shem reads 1"),
+        (("component_names", b"adder", b"\xc1"), "store-corrupt", "row of a component is damaged"),
+    ],
+)
+@pytest.mark.parametrize("command", [("component", "adder"), ("invoke", "adder/x", "get")])
+def test_a_store_that_is_damaged_or_newer_is_left_as_it_is(
+    shem, tmp_path, row, kind, says, command
+):
+    engine = LmdbEngine.open(tmp_path / ".shem")
+    table, key, value = row
+    assert engine.write([Batch(rows=[Row(table=table, key=key, value=value)])]) == [None]
+    engine.close()
+    refused(shem, command, code=5, kind=kind, says=says, keeps=False)
+
+
+@pytest.mark.parametrize(
+    ("place", "command", "kind", "says"),
+    [
+        ("nowhere", ("components",), "store-error", "there is no store: nowhere"),
+        ("nowhere", ("invoke", "a/w", "f"), "store-error", "there is no store: nowhere"),
+        ("nowhere/deep/store", ("deploy", "adder.wat"), "store-error", "nowhere/deep"),
+        ("mounted", ("components",), "store-error", "no store at mounted"),
+        ("mounted", ("invoke", "adder/w", "get"), "unknown-component", "no component 'adder'"),
+        ("adder.wat", ("components",), "store-error", "there is no store: adder.wat"),
+        ("adder.wat", ("deploy", "adder.wat"), "store-error", "adder.wat"),
+        ("/proc/self", ("deploy", "adder.wat"), "store-error", "cannot open the store at /proc/s"),
+        ("/proc/self", ("workers",), "store-error", "no store at /proc/self"),
+    ],
+)
+def test_a_place_that_is_no_store_is_named(shem, tmp_path, place, command, kind, says):
+    """An empty folder stands for the point at which nothing is mounted; the directory of this
+    process in /proc for any that cannot be written.
+    """
+    (tmp_path / "mounted").mkdir()
+    code = 3 if kind == "unknown-component" else 5
+    refused(shem, (*command, "--data", place), code=code, kind=kind, says=says, keeps=False)
+    assert (tmp_path / "adder.wat").read_bytes() == guests.ADDER
+
+
+def test_what_a_killed_process_has_left_is_taken_over(shem, tmp_path):
+    store = tmp_path / ".shem"
+    (store / "executor.lock").write_text("999999 shem run")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind("left.sock")
+    (tmp_path / "left.sock").rename(store / "control.sock")
+    assert shem("invoke", "adder/w", "add", "1").stdout == "6\n"
+    assert not (store / "control.sock").exists()
+
+
+def test_a_store_that_another_process_holds_without_serving_it_is_busy(shem, tmp_path):
+    held = LmdbEngine.open(tmp_path / ".shem")
+    try:
+        ran = subprocess.run(
+            (sys.executable, "-m", "executor.cli", "invoke", "adder/w", "get", "--json"),
+            env={"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        held.close()
+    assert (ran.returncode, ran.stdout) == (4, "")
+    assert json.loads(ran.stderr)["kind"] == "busy"
+    assert shem("invoke", "adder/w", "get").stdout == "5\n"
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(shem, tmp_path):
+    """The process may not make the file longer: that is as good as a disk without room."""
+    before = content(tmp_path / ".shem")
+    size = (tmp_path / ".shem" / "data.mdb").stat().st_size
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    ran = subprocess.run(
+        (sys.executable, "-m", "executor.cli", "deploy", "two.wat", "--env", "A=" + "y" * 100_000),
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=limit,
+    )
+    assert (ran.returncode, ran.stdout) == (5, "")
+    assert ran.stderr.startswith("shem: ")
+    assert "room" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert content(tmp_path / ".shem") == before
+    assert shem("invoke", "adder/w", "add", "1").stdout == "6\n"
