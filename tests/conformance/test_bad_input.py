@@ -119,9 +119,10 @@ def content(path):
     return digest.hexdigest()
 
 
-def refused(shem, arguments, *, code, kind, says, path=None, keeps=True):
-    """The command is refused just so, twice, and the store is what it was."""
-    before = content(path) if keeps else None
+def refused(shem, arguments, *, kind, says, path=None):
+    """The command is refused just so, twice; the store at `path` is what it was and goes on."""
+    before = path and content(path)
+    code = exit_code(kind)
     ran = shem(*arguments)
     assert (ran.code, ran.stdout) == (code, "")
     assert ran.stderr.startswith("shem: ")
@@ -132,111 +133,110 @@ def refused(shem, arguments, *, code, kind, says, path=None, keeps=True):
     error = json.loads(as_json.stderr)
     assert error.keys() == {"kind", "message", "where", "hint"}
     assert error["kind"] == kind
-    if keeps:
+    if path:
         assert content(path) == before
         again = shem("invoke", "adder/w", "add", "5", "--key", "k1", "--json")
         assert json.loads(again.stdout)["result"] == 5
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "kind", "says"),
+    ("arguments", "kind", "says"),
     [
-        (("nowhere.wasm",), 2, "usage", "nowhere.wasm: No such file or directory"),
-        ((".",), 2, "usage", "Is a directory"),
-        (("empty.wasm",), 2, "component-rejected", "cut short: it has 0 bytes: empty.wasm"),
-        (("script.wasm",), 2, "component-rejected", "not WebAssembly: it begins with b'#!/b'"),
-        (("core.wasm",), 2, "component-rejected", "a core WebAssembly module, not a component"),
-        (("cut.wasm",), 2, "component-rejected", "not a valid component"),
-        (("torn.wat",), 2, "component-rejected", "the WAT text does not parse"),
-        (("preview3.wat",), 2, "component-rejected", "asynchronous functions of WASI 0.3"),
-        (("missing.wat",), 2, "component-rejected", "a:b/c@1.0.0: this interface is not offered;"),
-        (("missing.wat",), 2, "component-rejected", "offered: wasi:clocks/wall-clock@0.2"),
+        (("nowhere.wasm",), "usage", "nowhere.wasm: No such file or directory"),
+        ((".",), "usage", "Is a directory"),
+        (("empty.wasm",), "component-rejected", "cut short: it has 0 bytes: empty.wasm"),
+        (("script.wasm",), "component-rejected", "not WebAssembly: it begins with b'#!/b'"),
+        (("core.wasm",), "component-rejected", "a core WebAssembly module, not a component"),
+        (("cut.wasm",), "component-rejected", "not a valid component"),
+        (("torn.wat",), "component-rejected", "the WAT text does not parse"),
+        (("preview3.wat",), "component-rejected", "asynchronous functions of WASI 0.3"),
+        (("missing.wat",), "component-rejected", "a:b/c@1.0.0: this interface is not offered;"),
+        (("missing.wat",), "component-rejected", "offered: wasi:clocks/wall-clock@0.2"),
         (
             ("differs.wat",),
-            2,
             "component-rejected",
             "the component wants func() -> string, the host has func() -> u64",
         ),
-        (("relay.wat",), 2, "component-rejected", "demo:relay/peer"),
-        (("relay.wat", "--host", "nothing:call"), 5, "host-binding", "cannot be imported"),
-        (("relay.wat", "--host", "hosts:HOST"), 5, "host-binding", "cannot be imported"),
-        (("adder.wat", "--host", "hosts:wrong"), 2, "usage", "imports nothing of --host hosts:wr"),
-        (("adder.wat", "--name", "a/b"), 2, "usage", "'a/b' cannot name a component"),
-        (("adder.wat", "--name", ""), 2, "usage", "'' cannot name a component"),
-        (("adder.wat", "--name", "a\udcff"), 2, "usage", r"'a\udcff' cannot name a component"),
-        (("adder.wat", "--limit", "memory=1"), 2, "usage", "less than one page"),
-        (("adder.wat", "--limit", "speed=1"), 2, "usage", "there is no limit 'speed'"),
-        (("adder.wat", "--env", "A=\udcff"), 2, "usage", "not Unicode text"),
-        (("adder.wat", "--retry", "max-attempts=0"), 2, "usage", "max-attempts is from 1"),
-        (("adder.wat", "--file", "adder.wat:/a/../../b"), 2, "usage", "no worker could begin"),
+        (("relay.wat",), "component-rejected", "demo:relay/peer"),
+        (("relay.wat", "--host", "nothing:call"), "host-binding", "cannot be imported"),
+        (("relay.wat", "--host", "hosts:HOST"), "host-binding", "cannot be imported"),
+        (("adder.wat", "--host", "hosts:wrong"), "usage", "imports nothing of --host hosts:wr"),
+        (("adder.wat", "--name", "a/b"), "usage", "'a/b' cannot name a component"),
+        (("adder.wat", "--name", ""), "usage", "'' cannot name a component"),
+        (("adder.wat", "--name", "a\udcff"), "usage", r"'a\udcff' cannot name a component"),
+        (("adder.wat", "--limit", "memory=1"), "usage", "less than one page"),
+        (("adder.wat", "--limit", "speed=1"), "usage", "there is no limit 'speed'"),
+        (("adder.wat", "--env", "A=\udcff"), "usage", "not Unicode text"),
+        (("adder.wat", "--retry", "max-attempts=0"), "usage", "max-attempts is from 1"),
+        (("adder.wat", "--file", "adder.wat:/a/../../b"), "usage", "no worker could begin"),
     ],
 )
-def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, code, kind, says):
+def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, kind, says):
     arguments = ("deploy", *arguments)
-    refused(shem, arguments, code=code, kind=kind, says=says, path=tmp_path / ".shem")
+    refused(shem, arguments, kind=kind, says=says, path=tmp_path / ".shem")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "kind", "says"),
+    ("arguments", "kind", "says"),
     [
-        (("adder/w", "add"), 2, "bad-arguments", "takes 1 argument, 0 given (missing: n)"),
-        (("adder/w", "add", "1", "2"), 2, "bad-arguments", "2 given (1 too many)"),
-        (("adder/w", "add", '"x"'), 2, "bad-arguments", 'column 1: expected u32, found "x"'),
-        (("adder/w", "add", "-1"), 2, "bad-arguments", "expected u32 (0 to 4294967295)"),
-        (("adder/w", "add", "5x"), 2, "bad-arguments", "column 2: expected the end"),
-        (("adder/w", "add", "\udcff"), 2, "bad-arguments", "found a lone surrogate"),
-        (("adder/w", "ad", "1"), 3, "unknown-function", "did you mean demo:adder/api.{add}?"),
-        (("adder/w", "\udcff", "1"), 3, "unknown-function", r'is called "\udcff"'),
-        (("addr/w", "add", "1"), 3, "unknown-component", "no component 'addr': store: did you"),
-        (("\udcff/w", "add", "1"), 2, "usage", "does not name a worker"),
-        (("adder", "add", "1"), 2, "usage", "write COMPONENT/NAME"),
-        (("adder/", "add", "1"), 2, "usage", "write COMPONENT/NAME"),
-        (("adder/a/b", "add", "1"), 2, "usage", "write COMPONENT/NAME"),
-        (("adder/" + "x" * 257, "add", "1"), 2, "usage", "1 to 256 Unicode characters"),
-        (("adder/\udcff", "add", "1"), 2, "usage", r"'adder/\udcff' does not name a worker"),
-        (("adder/w", "add", "1", "--key", ""), 2, "usage", "key has 1 to 1024 bytes"),
-        (("adder/w", "add", "1", "--key", "k" * 4_096), 2, "usage", "key has 1 to 1024 bytes"),
-        (("adder/w", "add", "1", "--key", "é" * 513), 2, "usage", "key has 1 to 1024 bytes"),
-        (("adder/w", "add", "1", "--key", "\udcff"), 2, "usage", "bytes of UTF-8"),
-        (("adder/w", "add", "2", "--key", "k1"), 4, "key-conflict", "with other arguments"),
-        (("adder/w", "get", "--key", "k1"), 4, "key-conflict", "not for demo:adder/api.{get}"),
-        (("adder/w", "add", "1", "--env", "A=1"), 4, "exists", "with another environment"),
-        (("adder/w", "add", "1", "--env", "A=\udcff"), 2, "usage", "is not Unicode text"),
-        (("adder/w", "add", "1", "--timeout", "-1"), 2, "usage", "is no number of seconds"),
-        (("adder/w", "add", "1", "--crash-at", "x"), 2, "usage", "is not a crash point"),
+        (("adder/w", "add"), "bad-arguments", "takes 1 argument, 0 given (missing: n)"),
+        (("adder/w", "add", "1", "2"), "bad-arguments", "2 given (1 too many)"),
+        (("adder/w", "add", '"x"'), "bad-arguments", 'column 1: expected u32, found "x"'),
+        (("adder/w", "add", "-1"), "bad-arguments", "expected u32 (0 to 4294967295)"),
+        (("adder/w", "add", "5x"), "bad-arguments", "column 2: expected the end"),
+        (("adder/w", "add", "\udcff"), "bad-arguments", "found a lone surrogate"),
+        (("adder/w", "ad", "1"), "unknown-function", "did you mean demo:adder/api.{add}?"),
+        (("adder/w", "\udcff", "1"), "unknown-function", r'is called "\udcff"'),
+        (("addr/w", "add", "1"), "unknown-component", "no component 'addr': store: did you"),
+        (("\udcff/w", "add", "1"), "usage", "does not name a worker"),
+        (("adder", "add", "1"), "usage", "write COMPONENT/NAME"),
+        (("adder/", "add", "1"), "usage", "write COMPONENT/NAME"),
+        (("adder/a/b", "add", "1"), "usage", "write COMPONENT/NAME"),
+        (("adder/" + "x" * 257, "add", "1"), "usage", "1 to 256 Unicode characters"),
+        (("adder/\udcff", "add", "1"), "usage", r"'adder/\udcff' does not name a worker"),
+        (("adder/w", "add", "1", "--key", ""), "usage", "key has 1 to 1024 bytes"),
+        (("adder/w", "add", "1", "--key", "k" * 4_096), "usage", "key has 1 to 1024 bytes"),
+        (("adder/w", "add", "1", "--key", "é" * 513), "usage", "key has 1 to 1024 bytes"),
+        (("adder/w", "add", "1", "--key", "\udcff"), "usage", "bytes of UTF-8"),
+        (("adder/w", "add", "2", "--key", "k1"), "key-conflict", "with other arguments"),
+        (("adder/w", "get", "--key", "k1"), "key-conflict", "not for demo:adder/api.{get}"),
+        (("adder/w", "add", "1", "--env", "A=1"), "exists", "with another environment"),
+        (("adder/w", "add", "1", "--env", "A=\udcff"), "usage", "is not Unicode text"),
+        (("adder/w", "add", "1", "--timeout", "-1"), "usage", "is no number of seconds"),
+        (("adder/w", "add", "1", "--crash-at", "x"), "usage", "is not a crash point"),
     ],
 )
-def test_what_cannot_be_invoked_says_why(shem, tmp_path, arguments, code, kind, says):
+def test_what_cannot_be_invoked_says_why(shem, tmp_path, arguments, kind, says):
     arguments = ("invoke", *arguments)
-    refused(shem, arguments, code=code, kind=kind, says=says, path=tmp_path / ".shem")
+    refused(shem, arguments, kind=kind, says=says, path=tmp_path / ".shem")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "kind", "says"),
+    ("arguments", "kind", "says"),
     [
-        (("worker", "adder/x"), 3, "unknown-worker", "no worker 'adder/x': store: did you mean a"),
-        (("worker", "addr/w"), 3, "unknown-worker", "did you mean adder?"),
-        (("oplog", "other/w"), 3, "unknown-worker", "see `shem workers`"),
-        (("oplog", "adder/w", "--search", 'a "b'), 2, "usage", "not closed: search, column 3"),
-        (("component", "adde"), 3, "unknown-component", "did you mean adder?"),
-        (("workers", "adde"), 3, "unknown-component", "did you mean adder?"),
-        (("workers", "--cursor", "zz"), 2, "usage", "'zz' is no cursor"),
-        (("workers", "--status", "bad"), 2, "usage", "is not one of 'idle'"),
-        (("crash", "adder/x"), 3, "unknown-worker", "did you mean adder/w?"),
-        (("delete", "adder/\udcff"), 3, "unknown-worker", r"no worker 'adder/\udcff'"),
-        (("interrupt", "adder/x"), 3, "unknown-worker", "no worker"),
-        (("revert", "adder/w", "--to", "99"), 2, "usage", "entry 99 is not one of them"),
-        (("revert", "adder/w", "--last", "9"), 2, "usage", "1 invocations to revert"),
-        (("cancel", "adder/w", "nobody"), 3, "unknown-key", "no invocation with key 'nobody'"),
-        (("cancel", "adder/w", "k1"), 4, "exists", "has its outcome"),
-        (("resolve", "adder/w", "3", "--fail"), 2, "usage", "no call of it is uncertain"),
-        (("files", "adder/w", "/x"), 3, "unknown-file", "no file '/x'"),
-        (("invok", "adder/w"), 2, "usage", "Did you mean 'invoke'?"),
-        (("oplog",), 2, "usage", "Missing argument 'WORKER'"),
+        (("worker", "adder/x"), "unknown-worker", "no worker 'adder/x': store: did you mean a"),
+        (("worker", "addr/w"), "unknown-worker", "did you mean adder?"),
+        (("oplog", "other/w"), "unknown-worker", "see `shem workers`"),
+        (("oplog", "adder/w", "--search", 'a "b'), "usage", "not closed: search, column 3"),
+        (("component", "adde"), "unknown-component", "did you mean adder?"),
+        (("workers", "adde"), "unknown-component", "did you mean adder?"),
+        (("workers", "--cursor", "zz"), "usage", "'zz' is no cursor"),
+        (("workers", "--status", "bad"), "usage", "is not one of 'idle'"),
+        (("crash", "adder/x"), "unknown-worker", "did you mean adder/w?"),
+        (("delete", "adder/\udcff"), "unknown-worker", r"no worker 'adder/\udcff'"),
+        (("interrupt", "adder/x"), "unknown-worker", "no worker"),
+        (("revert", "adder/w", "--to", "99"), "usage", "entry 99 is not one of them"),
+        (("revert", "adder/w", "--last", "9"), "usage", "1 invocations to revert"),
+        (("cancel", "adder/w", "nobody"), "unknown-key", "no invocation with key 'nobody'"),
+        (("cancel", "adder/w", "k1"), "exists", "has its outcome"),
+        (("resolve", "adder/w", "3", "--fail"), "usage", "no call of it is uncertain"),
+        (("files", "adder/w", "/x"), "unknown-file", "no file '/x'"),
+        (("invok", "adder/w"), "usage", "Did you mean 'invoke'?"),
+        (("oplog",), "usage", "Missing argument 'WORKER'"),
     ],
 )
-def test_what_cannot_be_asked_says_why(shem, tmp_path, arguments, code, kind, says):
-    refused(shem, arguments, code=code, kind=kind, says=says, path=tmp_path / ".shem")
+def test_what_cannot_be_asked_says_why(shem, tmp_path, arguments, kind, says):
+    refused(shem, arguments, kind=kind, says=says, path=tmp_path / ".shem")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,6 @@ def test_a_corrupt_entry_is_named_and_every_other_worker_goes_on(shem, tmp_path)
         refused(
             shem,
             (command, "adder/bad"),
-            code=5,
             kind="store-corrupt",
             says=f"worker {worker_id.hex()}: entry {last + 1} is damaged",
             path=tmp_path / ".shem",
@@ -319,7 +318,7 @@ def test_a_store_that_is_damaged_or_newer_is_left_as_it_is(
     table, key, value = row
     assert engine.write([Batch(rows=[Row(table=table, key=key, value=value)])]) == [None]
     engine.close()
-    refused(shem, command, code=5, kind=kind, says=says, keeps=False)
+    refused(shem, command, kind=kind, says=says)
 
 
 @pytest.mark.parametrize(
@@ -341,8 +340,7 @@ def test_a_place_that_is_no_store_is_named(shem, tmp_path, place, command, kind,
     process in /proc for any that cannot be written.
     """
     (tmp_path / "mounted").mkdir()
-    code = 3 if kind == "unknown-component" else 5
-    refused(shem, (*command, "--data", place), code=code, kind=kind, says=says, keeps=False)
+    refused(shem, (*command, "--data", place), kind=kind, says=says)
     assert (tmp_path / "adder.wat").read_bytes() == guests.ADDER
 
 
