@@ -25,6 +25,7 @@ from executor.services.components import (
     next_component,
     same_revision,
 )
+from executor.services.egress import recorded_rules
 from executor.services.files import FileTree
 from executor.services.files_nodes import FileError
 from executor.services.limits import file_limits, recorded_limits
@@ -49,6 +50,8 @@ class DeployOptions(TypedDict, total=False):
     """That directory; the current one if it is left out."""
     retry: RetryPolicy | None
     """What its workers retry by until their guests say otherwise; None for the default policy."""
+    allow_net: Sequence[str]
+    """What its workers may reach: rules as `executor.services.egress` has them."""
     limits: dict[str, int]
     """By the names, and in the units, of `executor.services.limits`."""
 
@@ -65,6 +68,7 @@ async def deploy(
     check_surroundings("deploy", options.get("env", {}))
     check_surroundings("deploy", options.get("config", {}))
     check_files(options)
+    recorded_rules(options.get("allow_net", ()))
     retry = None if (policy := options.get("retry")) is None else recorded_policy(policy)
     tell = progress or ignore_progress
     component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)
@@ -159,6 +163,7 @@ def revision_row(
         host_directory=host_directory(options),
         config=dict(options.get("config", {})),
         limits=recorded_limits(options.get("limits", {})),
+        allow_net=recorded_rules(options.get("allow_net", ())),
     )
     return row, contents
 

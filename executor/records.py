@@ -44,6 +44,7 @@ class RevisionRecord(Record, frozen=True, kw_only=True):
     host: tuple[str, ...] = ()
     host_directory: str = ""
     retry: Retry | None = None
+    allow_net: tuple[str, ...] = ()
 
 
 class ComponentRecord(Record, frozen=True, kw_only=True):
@@ -124,6 +125,8 @@ class WorkerRecord(Record, frozen=True, kw_only=True):
     status: str
     env: dict[str, str]
     args: tuple[str, ...]
+    allow_net: tuple[str, ...]
+    """Rules of its own, besides those of its revision."""
     pending: tuple[str, ...]
     """Keys that wait, oldest first."""
     current_key: str | None
@@ -163,6 +166,8 @@ class NewWorker(TypedDict, total=False):
     """Its own environment, over the component's."""
     args: Sequence[str] | None
     """The command's arguments as the guest sees them, so with the name of the program first."""
+    allow_net: Sequence[str] | None
+    """What it may reach besides what its revision may: rules of `executor.services.egress`."""
 
 
 class DivergenceRecord(Record, frozen=True, kw_only=True):

@@ -145,6 +145,8 @@ class Create(Recorded, frozen=True, kw_only=True, tag=TAGS["create"]):
     parent: Parent | None = None
     retry: Retry | None = None
     """The policy until the guest sets one; absent for the default one."""
+    allow_net: tuple[str, ...] = ()
+    """What the worker may reach besides what its revision may: rules of `--allow-net`."""
 
 
 class Start(Recorded, frozen=True, kw_only=True, tag=TAGS["start"]):

@@ -17,7 +17,15 @@ from executor.cli.output import (
     write_json,
     write_line,
 )
-from executor.cli.parse import initial_file, limit, pair, read_file, retry_policy, retry_text
+from executor.cli.parse import (
+    initial_file,
+    limit,
+    pair,
+    read_file,
+    retry_policy,
+    retry_text,
+    unicode_text,
+)
 from executor.deployment import DeployOptions
 from executor.durable.retry import DEFAULT_POLICY, RetryPolicy, policy_of
 from executor.errors import ShemError
@@ -40,6 +48,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[tuple[str, int], ...]
     config: tuple[tuple[str, str], ...]
     retry: RetryPolicy | None
+    allow_net: tuple[str, ...]
 
     @property
     def component(self) -> str:
@@ -54,6 +63,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
             limits=dict(self.limits),
             config=dict(self.config),
             retry=self.retry,
+            allow_net=self.allow_net,
         )
 
 
@@ -63,6 +73,9 @@ def deployment_options(command: Command) -> Command:
         click.option("--retry", metavar="POLICY", type=retry_policy,
                      help="Attempts at what may pass, until the guest sets its own policy; what is"
                      f" not named is as in {retry_text(DEFAULT_POLICY)}."),
+        click.option("--allow-net", metavar="HOST[:PORT]", type=unicode_text, multiple=True,
+                     help="What they may reach, else nothing:"
+                     " example.com:443, '*.example.com', '*', 10.0.0.0/8."),
         click.option("--config", metavar="K=V", type=pair, multiple=True,
                      help="What they read by wasi:config."),
         click.option("--limit", "limits", metavar="NAME=SIZE", type=limit, multiple=True,
@@ -194,6 +207,7 @@ def _options(revision: RevisionRecord) -> list[str]:
         *(f"--file …:{path}:{'rw' if writable else 'ro'}" for path, writable in revision.files),
         *(f"--limit {LIMIT_NAMES.get(name, name)}={n}" for name, n in revision.limits.items()),
         *(f"--host {name}, of {revision.host_directory}" for name in revision.host),
+        *(f"--allow-net {rule}" for rule in revision.allow_net),
     ]
     if revision.retry is not None:
         lines.append(f"--retry {retry_text(policy_of(revision.retry))}")

@@ -41,6 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     env: tuple[tuple[str, str], ...]
     args: tuple[str, ...]
+    allow_net: tuple[str, ...]
     timeout_s: float | None
     no_wait: bool
     crash_at: str | None
@@ -63,6 +64,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     type=unicode_text,
     multiple=True,
     help="Command arguments of a new worker, its program's name first.",
+)
+@click.option(
+    "--allow-net",
+    metavar="HOST[:PORT]",
+    type=unicode_text,
+    multiple=True,
+    help="What a new worker may reach besides what its component was deployed with.",
 )
 @click.option(
     "--timeout",
@@ -153,6 +161,7 @@ class RequestedInvocation:
                 key=self._key,
                 env=dict(request.env) or None,
                 args=request.args or None,
+                allow_net=request.allow_net or None,
                 run=request.key is not None and not request.no_wait,
             )
         except HandedOver as ended:

@@ -98,6 +98,7 @@ def _summary(record: OplogRecord) -> str:
                 f"{entry.name}  component {entry.component} revision {entry.revision}"
                 + (f"  env {_value(fields['env'])}" if entry.env else "")
                 + (f"  args {_value(fields['args'])}" if entry.args else "")
+                + (f"  allow-net {' '.join(entry.allow_net)}" if entry.allow_net else "")
             )
         case Start():
             return f"{entry.function_type:<{TYPE_WIDTH}}  {entry.function}" + (

@@ -14,6 +14,7 @@ import msgspec
 from executor.durable.reasons import Exited
 from executor.host.clock import WorkerClock
 from executor.host.handles import HandleTable
+from executor.services.egress import EgressPolicy
 from executor.services.files import FileTree
 from executor.services.stores import Stores
 from executor.sources import Sources
@@ -152,6 +153,7 @@ class HostState:
         "config",
         "connections",
         "directory",
+        "egress",
         "environment",
         "files",
         "handles",
@@ -187,6 +189,8 @@ class HostState:
         """Of wasi:config, once whoever makes the instance has set it."""
         self.directory: Directory = EmptyDirectory()
         """Of the store, once whoever makes the instance has set it."""
+        self.egress = EgressPolicy()
+        """What the worker may reach: nothing, until whoever makes the instance says otherwise."""
         self.suspend_after_s = math.inf
         """A wait that is known to take longer gives up its instance."""
         self.connections = 0

@@ -68,6 +68,7 @@ async def deploy(shem: Executor, asked: wire.DeployRequest, listener: Listener) 
         limits=asked.limits,
         config=asked.config,
         retry=asked.retry,
+        allow_net=asked.allow_net,
     )
     return shapes.deployed_json(deployed)
 
@@ -84,6 +85,7 @@ async def accept(
             key=asked.key,
             env=asked.env,
             args=asked.args,
+            allow_net=asked.allow_net,
             run=run,
         )
     listener.hear(Taken(accepted))

@@ -88,6 +88,7 @@ class AskedExecutor:
             limits=options.get("limits", {}),
             config=options.get("config", {}),
             retry=options.get("retry"),
+            allow_net=tuple(options.get("allow_net", ())),
         )
         answer = await self._ask("deploy", request, progress or ignore_text)
         return wire.record_of(answer, Deployed)
@@ -108,14 +109,15 @@ class AskedExecutor:
         if not isinstance(arguments, WaveArguments):
             raise UsageError("another process takes its arguments as WAVE texts", where=worker)
         texts = tuple(argument.encode(errors="replace").decode() for argument in arguments.texts)
-        env, args = new.get("env"), new.get("args")
+        args, allow_net = new.get("args"), new.get("allow_net")
         request = wire.SubmitRequest(
             worker=worker,
             function=function,
             arguments=texts,
             key=key or str(uuid4()),
-            env=env,
+            env=new.get("env"),
             args=None if args is None else tuple(args),
+            allow_net=None if allow_net is None else tuple(allow_net),
         )
         exchange = await self._begin("invoke" if run else "submit", request)
         try:

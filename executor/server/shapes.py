@@ -138,6 +138,7 @@ def worker_json(worker: WorkerRecord) -> Json:
         "status": worker.status,
         "env": dict(worker.env),
         "args": list(worker.args),
+        "allow_net": list(worker.allow_net),
         "pending": list(worker.pending),
         "current_key": worker.current_key,
         "entries": worker.entries,

@@ -76,6 +76,7 @@ class DeployRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     limits: dict[str, int] = {}
     config: dict[str, str] = {}
     retry: RetryPolicy | None = None
+    allow_net: tuple[str, ...] = ()
 
 
 class SubmitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +87,7 @@ class SubmitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     key: str | None = None
     env: dict[str, str] | None = None
     args: tuple[str, ...] | None = None
+    allow_net: tuple[str, ...] | None = None
 
 
 class WaitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

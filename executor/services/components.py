@@ -66,6 +66,8 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     limits: dict[str, int] = {}
     config: dict[str, str] = {}
     retry: Retry | None = None
+    allow_net: tuple[str, ...] = ()
+    """Rules of `executor.services.egress`, sorted."""
 
     def options(self) -> bytes:
         """What has to be the same for two deployments to be one revision."""
@@ -79,6 +81,7 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 sorted(self.limits.items()),
                 sorted(self.config.items()),
                 self.retry,
+                self.allow_net,
             ]
         )
 

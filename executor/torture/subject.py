@@ -52,6 +52,7 @@ def deployed_subject(reader: StoreReader, name: str) -> Subject:
             },
             config=row.config,
             retry=None if row.retry is None else policy_of(row.retry),
+            allow_net=row.allow_net,
         ),
     )
 

@@ -10,6 +10,7 @@ from executor.durable.session import DurableSession, SessionWorld
 from executor.host.state import HostState, WorkerIdentity
 from executor.replay.cursor import Cursor
 from executor.replay.regions import Regions
+from executor.services.egress import EgressPolicy
 from executor.wasm.instance import Instance, Returned
 from executor.wasm.lane import Lane
 from executor.worker.directory import StoreDirectory, environment
@@ -64,6 +65,7 @@ async def make_resident(
         identity=identity(worker),
     )
     state.config = status.config
+    state.egress = EgressPolicy.of((*revision.row.allow_net, *status.allow_net))
     state.suspend_after_s = services.suspend_after_s
     state.directory = StoreDirectory(services.store.engine)
     state.stores = services.stores

@@ -138,6 +138,7 @@ class StoreReader:
                     host=revision.host,
                     host_directory=revision.host_directory,
                     retry=revision.retry,
+                    allow_net=revision.allow_net,
                 )
                 for revision in revisions
             ),
@@ -183,6 +184,7 @@ class StoreReader:
             status=status.state,
             env=status.env,
             args=status.args,
+            allow_net=status.allow_net,
             pending=tuple(key for _, key in read_queue(self.engine, worker_id)),
             current_key=status.current.key if status.current is not None else None,
             entries=status.last_index,

@@ -95,6 +95,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     limits: dict[str, int] = {}
     config: dict[str, str] = {}
     retry: Retry | None = None
+    allow_net: tuple[str, ...] = ()
     created_at: int = 0
     state: State = "idle"
     last_index: int = 0
@@ -302,6 +303,7 @@ def fold_create(status: Status, entry: Create) -> None:
     status.args = entry.args
     status.limits = entry.limits
     status.retry = entry.retry
+    status.allow_net = entry.allow_net
     status.config = entry.config
     status.created_at = entry.at
 

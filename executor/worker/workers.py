@@ -21,6 +21,7 @@ from executor.errors import (
 )
 from executor.records import Done, NewWorker
 from executor.services.components import check_surroundings, read_component, read_revision
+from executor.services.egress import recorded_rules
 from executor.wasm.types import FuncType
 from executor.worker.commits import store_errors, submit
 from executor.worker.loop import InvocationLoop
@@ -68,18 +69,21 @@ class Workers:
     async def named(self, name: str, new: NewWorker) -> InvocationLoop:
         """The worker of that name, created if there is none (durable with its first commit).
 
-        Raises: AlreadyExists if it exists with another environment or other arguments,
-        ComponentNotFound, StoreError.
+        Raises: AlreadyExists if it exists with another environment, other arguments or rules,
+        UsageError, ComponentNotFound, StoreError.
         """
         loop = self._known(name)
-        env, args = new.get("env"), new.get("args")
+        env, args, allow_net = new.get("env"), new.get("args"), new.get("allow_net")
+        rules = recorded_rules(allow_net or ())
         if loop is None:
-            return self._create(name, env or {}, tuple(args or ()))
+            return self._create(name, env or {}, tuple(args or ()), rules)
         status = loop.worker.status
         if env is not None and env != status.env:
             raise _exists_with(name, "another environment", "the environment")
         if args is not None and tuple(args) != status.args:
             raise _exists_with(name, "other command arguments", "the command arguments")
+        if allow_net is not None and rules != status.allow_net:
+            raise _exists_with(name, "other rules of what it may reach", "--allow-net")
         return loop
 
     async def loop(self, name: str) -> InvocationLoop:
@@ -145,7 +149,9 @@ class Workers:
         status = None if worker_id is None else read_status(engine, worker_id)
         return None if worker_id is None or status is None else (worker_id, status)
 
-    def _create(self, name: str, env: dict[str, str], args: tuple[str, ...]) -> InvocationLoop:
+    def _create(
+        self, name: str, env: dict[str, str], args: tuple[str, ...], allow_net: tuple[str, ...]
+    ) -> InvocationLoop:
         check_surroundings(name, env, args)
         engine = self._services.store.engine
         component = read_component(engine, worker_parts(name)[0])
@@ -166,6 +172,7 @@ class Workers:
             config=revision.config,
             limits=revision.limits,
             retry=revision.retry,
+            allow_net=allow_net,
         )
         with store_errors(name):
             worker.create(create)

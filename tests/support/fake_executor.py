@@ -96,7 +96,7 @@ class FakeExecutor:
         return self.store.read_worker(name)
 
     async def submit(self, worker, function, arguments, *, key=None, run=True, **new) -> Accepted:
-        given = new["env"], new["args"]
+        given = new["env"], new["args"], new["allow_net"]
         self.store.calls.append(("submit", worker, function, arguments, key, *given, run))
         if self.store.refusal is not None:
             raise self.store.refusal

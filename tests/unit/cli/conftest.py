@@ -71,6 +71,7 @@ def alice(store) -> WorkerRecord:
         status="idle",
         env={"COLOUR": "blue"},
         args=("counter", "-v"),
+        allow_net=("example.com:443",),
         pending=(),
         current_key=None,
         entries=0,

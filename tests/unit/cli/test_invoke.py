@@ -67,6 +67,7 @@ def test_options_follow_arguments_and_negative_numbers_are_arguments(shem, store
     ran = shem(
         "invoke", "counter/alice", "add", "-5", "--key", "k1", "-1.5e3", "--env", "A=b=c",
         "-inf", "-.5", '"-x"', "--timeout", "3", "--arg", "counter", "--arg", "-v",
+        "--allow-net", "*",
     )  # fmt: skip
     assert ran.code == 0, ran.stderr
     [submit, wait] = store.calls
@@ -78,6 +79,7 @@ def test_options_follow_arguments_and_negative_numbers_are_arguments(shem, store
         "k1",
         {"A": "b=c"},
         ("counter", "-v"),
+        ("*",),
         True,
     )
     assert wait == ("wait", "counter/alice", "k1", 3.0)

@@ -19,6 +19,7 @@ def test_deploy_hands_over_every_option_and_prints_the_exports(shem, store, tmp_
         "deploy", "counter.wasm", "--env", "A=1", "--env", "B=", "--file", "rates.csv:/etc/rates",
         "--file", "rates.csv:/tmp/r:rw", "--host", "bank:api", "--limit", "memory=64MiB",
         "--config", "rate=7", "--retry", "max-attempts=5,min-delay=20ms,jitter=0",
+        "--allow-net", "example.com:443", "--allow-net", "*.example.com",
     )  # fmt: skip
     assert ran == (0, "counter revision 0\n  demo:counter/api.{add}: func(n: u32) -> u32\n", "")
     [(_, wasm, options)] = store.calls
@@ -34,6 +35,7 @@ def test_deploy_hands_over_every_option_and_prints_the_exports(shem, store, tmp_
         "limits": {"memory": 64 << 20},
         "config": {"rate": "7"},
         "retry": RetryPolicy(attempts_max=5, min_delay_s=0.02, max_jitter_factor=0.0),
+        "allow_net": ("example.com:443", "*.example.com"),
     }
 
 
@@ -99,12 +101,13 @@ def test_a_component_shows_with_which_options_each_revision_was_deployed(shem, s
         limits={"memory_bytes": 1 << 20, "of a later version": 3},
         host=("bank:charge",),
         host_directory="/srv/bank",
+        allow_net=("*.example.com", "10.0.0.0/8"),
         retry=Retry(attempts_max=5, min_delay_ns=10**8, max_delay_ns=2 * 10**9, multiplier=1.0),
     )
     store.components["counter"] = msgspec.structs.replace(counter, revisions=(first, second))
     shown = shem("component", "counter").stdout.splitlines()
     at = next(n for n, line in enumerate(shown) if line.startswith("         1"))
-    assert shown[at + 1 : at + 10] == [
+    assert shown[at + 1 : at + 12] == [
         "    --env CURRENCY=EUR",
         "    --config rate=7",
         "    --file …:/etc/rates:ro",
@@ -112,6 +115,8 @@ def test_a_component_shows_with_which_options_each_revision_was_deployed(shem, s
         "    --limit memory=1048576",
         "    --limit of a later version=3",
         "    --host bank:charge, of /srv/bank",
+        "    --allow-net *.example.com",
+        "    --allow-net 10.0.0.0/8",
         "    --retry max-attempts=5,min-delay=100ms,max-delay=2s,multiplier=1",
         "imports",
     ]
@@ -190,6 +195,7 @@ def test_one_worker_in_full(shem, alice):
         "status": "idle",
         "env": {"COLOUR": "blue"},
         "args": ["counter", "-v"],
+        "allow_net": ["example.com:443"],
         "pending": [],
         "current_key": None,
         "entries": 7,

@@ -60,6 +60,9 @@ SAMPLES: Final[dict[str, Entry]] = {
         flags=("second-format",),
         parent=Parent(worker_id=bytes(range(16)), cut=17),
     ),
+    "create, with rules": Create(
+        at=AT, name="counter/alice", component="counter", allow_net=("[::1]:80", "example.com:443")
+    ),
     "start": Start(at=AT, function=NOW, function_type="read-local"),
     "start, full": Start(
         at=AT, function=NOW, function_type="write-remote", request=VALUE, parent_start=9
