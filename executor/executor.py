@@ -54,6 +54,7 @@ from executor.records import (
     WorkerRecord,
 )
 from executor.requests import WaveArguments, canonical_request, check_key, resolve_path
+from executor.services.http_client import HttpClient
 from executor.services.promises import PromiseId
 from executor.wasm.engine import Engine as WasmEngine
 from executor.wasm.lane import Lanes
@@ -124,7 +125,8 @@ class Executor:
                 nursery.start_soon(inbox.run)
                 effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
                 revisions = Revisions(directory, engine, INTERFACES, bound_functions(host))
-                running = Running(lanes, effects, inbox, nursery)
+                http = HttpClient(nursery)
+                running = Running(lanes, effects, inbox, http, nursery)
                 services = worker_services(store, revisions, running, world)
                 shem = cls(directory, services)
                 nursery.start_soon(services.wakeups.run)
@@ -139,6 +141,7 @@ class Executor:
                 finally:
                     with trio.CancelScope(shield=True):
                         await shem._workers.close(writes_awaited_s=awaited_s)
+                    http.close()
                     inbox.stop()
                     nursery.cancel_scope.cancel()
         finally:

@@ -9,6 +9,7 @@ import trio
 
 from executor.durable.effects import Perform, TrioEffects
 from executor.durable.inbox import Inbox
+from executor.services.http_client import HttpClient
 from executor.services.promises import Promises
 from executor.services.stores import Stores
 from executor.sources import Sources, SystemSources
@@ -54,6 +55,7 @@ class Running(NamedTuple):
     lanes: Lanes
     effects: TrioEffects
     inbox: Inbox
+    http: HttpClient
     nursery: trio.Nursery
 
 
@@ -76,6 +78,7 @@ def worker_services(
         nursery=running.nursery,
         sources=sources,
         files=initial_files(engine),
+        http=running.http,
         wakeups=Wakeups(engine, sources, promises),
         stores=Stores(promises=promises),
         suspend_after_s=world.get("suspend_after_s", SUSPEND_AFTER_S),

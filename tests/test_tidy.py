@@ -50,11 +50,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "executor.host": (
         "executor.durable.deferred",
+        "executor.durable.deferred_function",
         "executor.durable.definition",
+        "executor.durable.frames",
         "executor.durable.function_type",
         "executor.durable.marks",
         "executor.durable.reasons",
         "executor.durable.retry",
+        "executor.durable.retrying",
         "executor.durable.scopes",
         "executor.durable.signal",
         "executor.durable.trace",
@@ -127,8 +130,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Where each package that is not ours may be imported; any other package is refused.
 CONFINED: dict[str, tuple[str, ...]] = {
+    "certifi": ("executor.services.http_client_connect",),
     "click": ("executor.cli",),
-    "h11": ("executor.server.exchange",),
+    "h11": ("executor.server.exchange", "executor.services"),
+    "h2": ("executor.services",),
     "httpx": ("executor.cli",),
     "hypercorn": ("executor.server.serving",),
     "lmdb": ("oplog.lmdb_engine",),
@@ -156,6 +161,7 @@ CATCHES_EXCEPTION = (
     "executor.host.embedder",
     "executor.server.application",
     "executor.server.serving",
+    "executor.services.http_client",
     "executor.torture.child",
     "executor.wasm.check",
     "executor.wasm.instance",

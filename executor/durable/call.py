@@ -55,6 +55,8 @@ def host_function(
         if row.local is not None:
             call = local_or_recorded(row.local, call)
         return HostFunction(name=row.name, type=function_type, call=call)
+    if row.asked is not None:
+        encode = less_than_all(row.asked)
     call = awaited_call(function, row, encode, answer)
     if row.local is not None:
         call = local_or_awaited(row.local, call)
@@ -154,6 +156,10 @@ def no_request(arguments: tuple[object, ...]) -> Raw:
 
 def plain_request(arguments: tuple[object, ...]) -> Raw:
     return Raw(encode_value(arguments))
+
+
+def less_than_all(asked: Callable[..., tuple[object, ...]]) -> EncodeRequest:
+    return lambda arguments: plain_request(asked(*arguments))
 
 
 def recorded_call(

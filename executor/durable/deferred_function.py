@@ -21,6 +21,7 @@ from executor.durable.effects import Steps
 from executor.durable.function_type import FunctionType
 from executor.wasm.types import WitType
 from executor.wasm.wit import parse_function
+from oplog.entry import Raw
 
 
 class DeferredFunction:
@@ -56,3 +57,7 @@ class DeferredFunction:
         """
         response = calls.read(call)
         return NOT_READY if response is None else self._answers.decode(response)
+
+    def decode(self, response: Raw) -> object:
+        """The answer that a call has ended with."""
+        return self._answers.decode(response)

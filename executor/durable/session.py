@@ -233,7 +233,7 @@ class DurableSession:
             self.go_live()
         self.guest_time_ns = at = self.wall_ns()
         index = self.append(make(at))
-        self._stop_if_full()
+        self.stop_if_full()
         return index
 
     def jump(self, target: int) -> NoReturn:
@@ -343,9 +343,10 @@ class DurableSession:
             return  # a call in a zone that persists nothing
         self.guest_time_ns = at = self.wall_ns()
         self.writer.append(End(at=at, start_index=index, response=response))
-        self._stop_if_full()
+        self.stop_if_full()
 
-    def _stop_if_full(self) -> None:
+    def stop_if_full(self) -> None:
+        """The guest is to give way if too much waits to become durable."""
         if self.writer.buffered_bytes >= FULL_BYTES:
             self.listener.on_full()
 
@@ -353,7 +354,7 @@ class DurableSession:
         """As `append_end`, of a deferred call: the guest does not observe it here."""
         if index:
             self.writer.append(End(at=self.wall_ns(), start_index=index, response=response))
-            self._stop_if_full()
+            self.stop_if_full()
 
     def append_marker(self, index: int, missed_reads: int) -> None:
         """Orders where the guest observed a deferred call's answer. Not durable."""
@@ -409,7 +410,7 @@ class DurableSession:
         with self.writer.lock:
             self.writer.append(entry)
             self.listener.on_output(entry)
-        self._stop_if_full()
+        self.stop_if_full()
 
     def leave(self, reason: LeaveReason) -> NoReturn:
         """Makes the guest leave, from inside one of its host calls."""

@@ -85,6 +85,13 @@ class Trace:
             self._current = self._first()
         return self._current
 
+    @property
+    def header(self) -> str:
+        """`traceparent` as W3C Trace Context has it: version 00, and not sampled, since nothing
+        here decides that.
+        """
+        return traceparent(self.trace_id, self.current)
+
     def begin(self, started_ns: int, attributes: dict[str, str], span_id: str) -> Span:
         """A span under the current one, which it becomes; `span_id` is that of `next_id`."""
         self._current = Span(span_id, self.current, started_ns, attributes)
@@ -119,3 +126,7 @@ class Trace:
     def _digest(self, what: str, size: int) -> str:
         told = b"\0".join((self._worker_id, self._key.encode(), what.encode()))
         return blake2b(told, digest_size=size).hexdigest()
+
+
+def traceparent(trace_id: str, span: Span) -> str:
+    return f"00-{trace_id}-{span.span_id}-00"

@@ -4,7 +4,18 @@ from typing import Final
 
 from executor.host.golem import api, durability, invocation_context, oplogs, rpc
 from executor.host.interface import InterfaceTable
-from executor.host.wasi import cli, clocks, config, filesystem, io, logging, random, sockets
+from executor.host.wasi import (
+    cli,
+    clocks,
+    config,
+    filesystem,
+    http,
+    io,
+    logging,
+    random,
+    sockets,
+    streams,
+)
 
 INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *api.TABLES,
@@ -16,9 +27,11 @@ INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *clocks.TABLES,
     *config.TABLES,
     *filesystem.TABLES,
+    *http.TABLES,
     *io.TABLES,
     *logging.TABLES,
     *random.TABLES,
     *sockets.TABLES,
+    *streams.TABLES,
 )
 """Every interface of the host, each by its name once."""

@@ -13,6 +13,7 @@ import msgspec
 
 from executor.durable.reasons import Exited
 from executor.host.clock import WorkerClock
+from executor.host.connections import Connections, Outside
 from executor.host.handles import HandleTable
 from executor.services.egress import EgressPolicy
 from executor.services.files import FileTree
@@ -158,6 +159,7 @@ class HostState:
         "files",
         "handles",
         "identity",
+        "outside",
         "session",
         "sources",
         "stores",
@@ -193,8 +195,10 @@ class HostState:
         """What the worker may reach: nothing, until whoever makes the instance says otherwise."""
         self.suspend_after_s = math.inf
         """A wait that is known to take longer gives up its instance."""
-        self.connections = 0
-        """Open ones, which would be lost with the instance: it is not given up meanwhile."""
+        self.outside: Outside | None = None
+        """How the world is reached, once whoever makes the instance has set it."""
+        self.connections = Connections()
+        """Those that would be lost with the instance: it is not given up meanwhile."""
 
     @property
     def may_suspend(self) -> bool:

@@ -1,8 +1,10 @@
 """The byte streams behind `wasi:io/streams`: what a stream is, and the ones that are no file.
 
-Every stream here answers at once, so no read, write or flush is recorded: what a file or an output
-holds is the same in a replay. A stream that fails once is closed from then on, which is the rule of
-`wasi:io/streams`; the rows of the interface see to it.
+What a file or an output holds is the same in a replay, so nothing is recorded of its stream. What
+comes from outside is recorded: a `RemoteInput` is read from a connection, and a `RemoteOutput`
+feeds one, so how much it takes and whether it still stands is seen from outside. Both answer for
+themselves where what was recorded before says enough. A stream that fails once is closed from then
+on, which is the rule of `wasi:io/streams`; the rows of the interface see to it.
 """
 
 from abc import ABC, abstractmethod
@@ -10,7 +12,9 @@ from typing import Final
 
 import msgspec
 
+from executor.host.pollables import AlwaysReady, Pollable
 from executor.host.state import HostState
+from executor.wasm.values import Variant
 
 TRANSFER_BYTES_MAX: Final = 64 * 1024
 """What one call reads, or may write: each byte of a list costs 32 in the crossing."""
@@ -36,6 +40,8 @@ class IoError(msgspec.Struct, frozen=True):
     message: str
     file_error: str = ""
     """The error-code of `wasi:filesystem/types` that it stands for, "" for none."""
+    http_error: Variant | None = None
+    """That of `wasi:http/types`."""
 
 
 class InputStream(ABC):
@@ -58,6 +64,58 @@ class InputStream(ABC):
     def drop(self, state: HostState) -> None:
         """The guest holds the stream no more."""
 
+    def pollable(self) -> Pollable:
+        """Ready when a read would not wait."""
+        return AlwaysReady()
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """What was read from a connection, as it is recorded."""
+
+    content: bytes
+    ended: bool = False
+    """Nothing follows."""
+    trailers: list[tuple[str, bytes]] | None = None
+    """Of a body that is over."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a connection's stream failed, as it is recorded."""
+
+    code: str
+    """A case of the error-code of its interface, without payload."""
+    message: str
+
+
+class RemoteInput(InputStream):
+    """The input of a connection. What it holds at the time is answered by `read` and `skip`."""
+
+    told_ready: bool = False
+    """The guest heard that it is ready: its next read waits for what has yet to come again."""
+
+    @property
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether the next read is answered from what was recorded before."""
+
+    @abstractmethod
+    def receive(self, count: int) -> Piece | Failure | None:
+        """At most `count` bytes that have come, live; None if there are none, and more is asked
+        for.
+        """
+
+    @abstractmethod
+    async def received(self, count: int) -> Piece | Failure:
+        """The same, in trio; waits until there are some."""
+
+    @abstractmethod
+    def observe(self, state: HostState, piece: Piece) -> None:
+        """The guest gets what was received, live and in replay."""
+
+    @abstractmethod
+    def io_error(self, failure: Failure) -> IoError:
+        """What the guest gets of a failure."""
+
 
 class OutputStream(ABC):
     """A sink of bytes; `closed` once an operation failed."""
@@ -71,6 +129,41 @@ class OutputStream(ABC):
     @abstractmethod
     def drop(self, state: HostState) -> None:
         """The guest holds the stream no more."""
+
+    def pollable(self) -> Pollable:
+        """Ready when a write would not wait."""
+        return AlwaysReady()
+
+
+class RemoteOutput(OutputStream):
+    """The output to a connection. `write` takes everything; who asks first does not write more
+    than fits.
+    """
+
+    @property
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether how much fits is a matter of what the guest has written alone."""
+
+    @abstractmethod
+    def room(self) -> int | Failure:
+        """How many bytes fit; also in replay where it `answers`."""
+
+    @abstractmethod
+    async def has_room(self) -> int | Failure:
+        """The same, in trio; waits until something fits."""
+
+    @abstractmethod
+    def is_flushed(self) -> bool | Failure:
+        """Whether everything that was written has left, live."""
+
+    @abstractmethod
+    async def flushed(self) -> Failure | None:
+        """Returns, in trio, once it has."""
+
+    @abstractmethod
+    def io_error(self, failure: Failure) -> IoError:
+        """What the guest gets of a failure."""
 
 
 class EmptyInput(InputStream):

@@ -6,7 +6,7 @@ of at most 1,024 entries. It sorts what it reads:
 - *guest-driven* entries wait, in order, until the replaying guest causes each of them again;
 - an `end` waits under the index of its start;
 - a log hint waits, in order, under its level, outside hidden regions (their text is not compared);
-- a frame of a host's stream waits, in order, under its call;
+- the index of a frame of a host's stream waits, in order, under its call;
 - every other hint, and whatever a region hides, is passed over.
 
 *Drained* means that no guest-driven entry is left up to the target; an `end` does not count. An
@@ -93,7 +93,7 @@ class Cursor:
         self._guest: deque[tuple[int, Entry]] = deque()
         self._ends: dict[int, tuple[int, End | Cancelled]] = {}
         self._logs: dict[str, deque[tuple[int, Log]]] = {}
-        self._frames: dict[int, deque[HostStreamFrame]] = {}
+        self._frames: dict[int, deque[int]] = {}
         self.target = target
         self.consumed = 0
         """Guest-driven entries and terminals consumed so far."""
@@ -146,8 +146,10 @@ class Cursor:
                 return None
         return logs.popleft()[1]
 
-    def take_frame(self, parent_start: int) -> HostStreamFrame | None:
-        """The next unconsumed frame of a call's stream, None if none is left up to the target."""
+    def take_frame(self, parent_start: int) -> int | None:
+        """The index of the next unconsumed frame of a call's stream; None if none is left up to the
+        target. Who needs what the frame holds reads it again: there may be more of it than memory.
+        """
         frames = self._frames.setdefault(parent_start, deque())
         while not frames:
             if not self._read_page():
@@ -192,6 +194,6 @@ class Cursor:
             elif isinstance(entry, Log):
                 self._logs.setdefault(entry.level, deque()).append((index, entry))
             elif isinstance(entry, HostStreamFrame):
-                self._frames.setdefault(entry.parent_start, deque()).append(entry)
+                self._frames.setdefault(entry.parent_start, deque()).append(index)
         self._next_index = last + 1
         return True

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from oplog.codec import decode_value
 from oplog.entry import (
     ABSENT,
     Cancelled,
@@ -81,6 +82,14 @@ class WorkerEntries:
             if room <= 0:
                 break
         return page
+
+    def frame(self, index: int) -> bytes:
+        """What the frame at `index`, which is committed, holds."""
+        [(_, frame)] = self._reader.read(self._worker_id, index, 1)
+        assert isinstance(frame, HostStreamFrame)
+        content = decode_value(self._reader.resolve(frame.payload))
+        assert isinstance(content, bytes)
+        return content
 
     def one(self, index: int) -> Entry | None:
         """The entry at `index`, or None if it is not committed."""

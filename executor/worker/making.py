@@ -7,6 +7,7 @@ import trio
 from executor.durable.reasons import ReachedTarget
 from executor.durable.retry import policy_of
 from executor.durable.session import DurableSession, SessionWorld
+from executor.host.connections import Outside
 from executor.host.state import HostState, WorkerIdentity
 from executor.replay.cursor import Cursor
 from executor.replay.regions import Regions
@@ -67,6 +68,11 @@ async def make_resident(
     state.config = status.config
     state.egress = EgressPolicy.of((*revision.row.allow_net, *status.allow_net))
     state.suspend_after_s = services.suspend_after_s
+    state.outside = Outside(
+        http=services.http,
+        post=services.inbox.post,
+        read_frame=worker.entries.frame,
+    )
     state.directory = StoreDirectory(services.store.engine)
     state.stores = services.stores
     instance = Instance(

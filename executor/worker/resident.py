@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
-from executor.durable.reasons import ReachedTarget
+from executor.durable.reasons import ReachedTarget, Unsure
 from executor.durable.session import DurableSession
 from executor.errors import BadHandle, Divergence, InternalError, ReplayPanic, StoreError
 from executor.host.state import HostState
@@ -106,8 +106,9 @@ class Resident:
         return Replayed(outcome=unlike_recorded(session, outcome, following[0]))
 
     async def close(self, *, writes_awaited_s: float) -> None:
-        """Ends the session's effects, then deletes the instance. Idempotent."""
+        """Ends the effects, closes what is open, then deletes the instance. Idempotent."""
         await self.session.effects.close(writes_awaited_s=writes_awaited_s)
+        self.state.connections.close()
         closed = trio.Event()
         self.instance.close(lambda: self._services.inbox.post(closed.set))
         await closed.wait()
@@ -203,7 +204,7 @@ class Replay:
     def _left_in_replay(self, outcome: Trapped | Left | Raised) -> GuestOutcome:
         """A guest that did not return while history remains has not done what it did before."""
         session = self._session
-        if isinstance(outcome, Left) and isinstance(outcome.reason, ReachedTarget):
+        if isinstance(outcome, Left) and isinstance(outcome.reason, ReachedTarget | Unsure):
             return outcome
         if isinstance(outcome, Raised) and isinstance(outcome.error, STANDS_STILL):
             return outcome

@@ -29,6 +29,7 @@ from executor.errors import (
     WorkerDeleted,
 )
 from executor.services.files import FileTree
+from executor.services.http_client import HttpClient
 from executor.services.stores import Stores
 from executor.sources import Sources
 from executor.wasm.lane import Lanes
@@ -85,6 +86,7 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     sources: Sources
     files: Callable[[Revision, Status], FileTree]
     """A new tree with the revision's initial files, in the worker's limits."""
+    http: HttpClient
     wakeups: Wakeups
     stores: Stores
     suspend_after_s: float

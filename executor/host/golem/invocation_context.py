@@ -10,7 +10,7 @@ import msgspec
 
 from executor.durable import marks
 from executor.durable.definition import HostFunctionRow, Local
-from executor.durable.trace import Span
+from executor.durable.trace import Span, traceparent
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
 from executor.host.wasi.clocks import WALL_CLOCK, Datetime, datetime_of
@@ -138,9 +138,8 @@ def get_attribute_chains(state: HostState, number: int) -> list[dict[str, object
 
 
 def trace_context_headers(state: HostState, number: int) -> list[tuple[str, str]]:
-    """As W3C Trace Context has it: version 00, and not sampled, since nothing here decides that."""
     seen = state.handles.get(number, SeenTrace)
-    return [("traceparent", f"00-{seen.trace_id}-{seen.span.span_id}-00")]
+    return [("traceparent", traceparent(seen.trace_id, seen.span))]
 
 
 def allow_forwarding(state: Any, allow: bool) -> bool:

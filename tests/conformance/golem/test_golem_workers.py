@@ -29,7 +29,6 @@ from executor.worker.reader import StoreReader
 from oplog.entry import Create, InvocationStarted, Log, PendingInvocation, Start
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
 from tests.conformance.golem.guest import Guest, Mode, deployed
-from tests.conformance.golem.not_built import offering
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
@@ -230,13 +229,11 @@ async def test_what_is_durable_costs_entries_and_what_is_not_cannot_be_replayed(
 async def test_an_oplog_begins_with_its_worker_and_holds_its_invocations(
     tmp_path: Path, mode: Mode
 ) -> None:
-    wasm = golem_component("runtime-service")
-    with offering(wasm, tmp_path, "wasi:http/", {}):
-        async with Executor.open(tmp_path / "store") as shem:
-            guest = await deployed(shem, "runtime-service", "getoplog1", mode)
-            for key in (None, "second", "third"):
-                await guest.call("generate-idempotency-keys", key=key)
-            entries = [record.entry async for record in shem.oplog(guest.worker)]
+    async with Executor.open(tmp_path) as shem:
+        guest = await deployed(shem, "runtime-service", "getoplog1", mode)
+        for key in (None, "second", "third"):
+            await guest.call("generate-idempotency-keys", key=key)
+        entries = [record.entry async for record in shem.oplog(guest.worker)]
     assert isinstance(entries[0], Create)
     started = [entry for entry in entries if isinstance(entry, InvocationStarted)]
     assert [entry.function for entry in started] == ["golem:it/api.{generate-idempotency-keys}"] * 3

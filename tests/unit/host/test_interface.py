@@ -11,6 +11,7 @@ OFFERED = [
     *[f"clocks/{name}" for name in ("wall-clock", "monotonic-clock", "timezone")],
     *[f"config/{name}" for name in ("store", "runtime")],
     *[f"filesystem/{name}" for name in ("types", "preopens")],
+    *[f"http/{name}" for name in ("types", "outgoing-handler")],
     *[f"io/{name}" for name in ("error", "poll", "streams")],
     "logging/logging",
     *[f"random/{name}" for name in ("random", "insecure", "insecure-seed")],

@@ -3,7 +3,7 @@ import pytest
 from executor.errors import GuestTrap
 from executor.host import waiting
 from executor.host.streams import InputStream, IoError, OutputStream, StreamFailed
-from executor.host.wasi import io
+from executor.host.wasi import io, streams
 from executor.wasm.values import Err, Variant
 
 MONOTONIC = "wasi:clocks/monotonic-clock"
@@ -97,7 +97,7 @@ def test_a_write_beyond_what_its_function_takes_traps(guest, function, argument)
 
 
 def read_of(state, contents, count):
-    return io.read(state, state.handles.add(BytesInput(contents)), count).value
+    return streams.read(state, state.handles.add(BytesInput(contents)), count).value
 
 
 def test_one_read_gives_at_most_64_kib(make_guest):
@@ -113,8 +113,8 @@ def test_a_splice_moves_bytes_and_says_how_many(make_guest):
     state = guest.state
     source = state.handles.add(BytesInput(b"abcdef"))
     out = state.handles.add(LoggingOutput())
-    assert io.splice(state, out, source, 4).value == 4
-    assert io.splice(state, out, source, 10).value == 2
+    assert streams.splice(state, out, source, 4).value == 4
+    assert streams.splice(state, out, source, 10).value == 2
     assert state.handles.get(out, LoggingOutput).written == [b"abcd", b"ef"]
     state.handles.drop(source)
     state.handles.drop(out)
@@ -141,12 +141,12 @@ def test_a_splice_from_a_closed_stream_is_closed(guest):
 def test_a_failed_write_hands_out_its_error_once_and_closes_the_stream(make_guest):
     state = make_guest().state
     out = state.handles.add(BrokenOutput())
-    failure = io.write(state, out, b"x")
+    failure = streams.write(state, out, b"x")
     assert isinstance(failure, Err)
     assert failure.value.case == "last-operation-failed"
     assert io.debug_string(state, failure.value.payload) == "the pipe burst"
-    assert io.write(state, out, b"x") == io.CLOSED
-    assert io.check_write(state, out) == io.CLOSED
-    assert io.splice(state, out, state.handles.add(BytesInput(b"a")), 1) == io.CLOSED
+    assert streams.write(state, out, b"x") == streams.CLOSED
+    assert streams.check_write(state, out) == streams.CLOSED
+    assert streams.splice(state, out, state.handles.add(BytesInput(b"a")), 1) == streams.CLOSED
     for number in range(1, 4):
         state.handles.drop(number)

@@ -1,0 +1,50 @@
+"""How host functions reach the world, and what an instance has open there.
+
+A connection does not outlive its instance: `Connections.close` ends those that the guest has not
+read to their end or given up. While there is one, a long wait keeps the instance.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from executor.services.http_client import HttpClient
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host functions of one worker use of the executor around it."""
+
+    http: HttpClient
+    post: Callable[..., None]
+    """Has something called on the trio thread, with arguments; any thread."""
+    read_frame: Callable[[int], bytes]
+    """What a committed frame of the worker's oplog holds."""
+
+
+class Connection(Protocol):
+    """Something open; for the trio thread."""
+
+    def close(self) -> None:
+        """At once; idempotent."""
+
+
+class Connections:
+    """Those of one instance; added on the trio thread, discarded on any."""
+
+    def __init__(self) -> None:
+        self._open: set[Connection] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def add(self, connection: Connection) -> None:
+        self._open.add(connection)
+
+    def discard(self, connection: Connection) -> None:
+        self._open.discard(connection)
+
+    def close(self) -> None:
+        """The instance is left; in trio."""
+        while self._open:
+            self._open.pop().close()

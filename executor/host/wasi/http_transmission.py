@@ -1,0 +1,401 @@
+"""One request that the guest handed over: over every connection, and every instance, that it takes.
+
+The call's effect connects, sends, and answers with the head of the response and what of the body
+comes with it: a short response is whole with its `end`, and is never asked for again. The rest of a
+body is fetched a piece at a time, when the guest asks or waits for it, and each read is recorded.
+
+When the instance is lost in the middle of a body, the guest that was rebuilt has read what is
+recorded, and reads on. The request is then sent again, with the same key, where its type allows
+that. The new response must have the status and the length that the recorded one has, and must begin
+with the very bytes that the guest has read; those are passed over. Anything else is a failure of
+the stream that says so.
+
+Threads: as `durable/deferred.py`; a piece is handed from the trio thread to the lane.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from executor.durable.deferred import CallState, DeferredCall
+from executor.durable.function_type import may_repeat
+from executor.durable.retrying import TransientAnswer
+from executor.durable.signal import Signal
+from executor.host.connections import Outside
+from executor.host.state import HostState
+from executor.host.streams import Failure, Piece
+from executor.host.wasi.http_request_body import RequestBody
+from executor.services.http_client_errors import failure
+from executor.services.http_client_types import (
+    Ended,
+    Exchange,
+    HttpFailure,
+    HttpRequest,
+    ResponseHead,
+    StaleConnection,
+)
+from executor.wasm.values import Err, Ok
+
+KEY: Final = "idempotency-key"
+WITH_HEAD_BYTES: Final = 64 * 1024
+"""What of a body is recorded with its head."""
+WITH_HEAD_S: Final = 0.1
+"""What a head waits for its body, so that a stream that trickles is seen at once."""
+MUST_STAY: Final = frozenset({"content-length", "content-encoding", "etag", "last-modified"})
+ANSWERED: Final = frozenset({CallState.READY, CallState.DELIVERED})
+DIGEST_BYTES: Final = 16
+GIVEN_UP: Final = "the request's body was dropped before it was finished"
+
+
+class Response(NamedTuple):
+    """What is recorded of one."""
+
+    head: ResponseHead
+    first: Piece
+
+
+class Transmission:
+    """Made on the lane when the request is handed over, in both modes."""
+
+    def __init__(
+        self,
+        state: HostState,
+        request: HttpRequest,
+        body: RequestBody | None,
+        recorded: Callable[[DeferredCall], Response | None],
+    ) -> None:
+        """`recorded(call)` reads the response that a call which has ended was answered with."""
+        self.signal = Signal()
+        """Fired when something can be read."""
+        self.call: DeferredCall | None = None
+        self._state = state
+        self._request = request
+        self._body = body
+        self._recorded = recorded
+        self._exchange: Exchange | None = None
+        self._opened = False
+        """There was an exchange in this instance."""
+        self._sender: trio.CancelScope | None = None
+        self._sent = body is None
+        """The request has left, or nobody sends it any more."""
+        self._fetcher: trio.CancelScope | None = None
+        self._closed = False
+        self._piece: Piece | None = None
+        """What was received and not yet read."""
+        self._failure: Failure | None = None
+        self._received = False
+        """The response is whole, here."""
+        self._seen_whole = False
+        """And in the guest."""
+        self._waiting: trio.CancelScope | None = None
+        """Of the wait for the head."""
+        self._seen_bytes = 0
+        """Of the body, by the guest: the same in replay, as the digest of them is."""
+        self._seen = blake2b(digest_size=DIGEST_BYTES)
+        if body is not None:
+            body.on_more = self._send_on
+
+    # -- the effect ----------------------------------------------------------------------------
+
+    async def perform(self, call: DeferredCall) -> Ok | Err:
+        """The answer of the call, as it is recorded. Raises: TransientAnswer, if another attempt
+        may come to another one.
+        """
+        self.call = call
+        self._stop_fetching()
+        try:
+            head = await self._open()
+        except HttpFailure as failed:
+            self._end(Failure(failed.code.case, failed.message))
+            answer = Err({"code": failed.code, "message": failed.message})
+            if failed.transient:
+                raise TransientAnswer(failed.message, answer) from failed
+            return answer
+        first = await self._first_piece()
+        record = {"content": first.content, "ended": first.ended, "trailers": first.trailers}
+        return Ok({"status": head.status, "headers": head.headers, "body": record})
+
+    async def _first_piece(self) -> Piece:
+        """What comes of the body within a moment."""
+        content = bytearray()
+        with trio.move_on_after(WITH_HEAD_S):
+            while len(content) < WITH_HEAD_BYTES:
+                received = await self.received(WITH_HEAD_BYTES - len(content))
+                if isinstance(received, Failure):
+                    break  # the guest meets it when it reads on
+                content += received.content
+                if received.ended:
+                    self._let_go()
+                    return Piece(bytes(content), ended=True, trailers=received.trailers)
+        return Piece(bytes(content))
+
+    async def _open(self) -> ResponseHead:
+        """Sends the request. Raises: HttpFailure."""
+        self._piece = self._failure = None
+        self._received = False
+        fresh = not self._may_repeat
+        while True:
+            self._end_exchange()
+            try:
+                return await self._open_once(fresh=fresh)
+            except StaleConnection as stale:
+                if fresh:
+                    where = self._request.authority
+                    text = f"{where}: the peer closed the connection before it answered"
+                    raise failure("connection-terminated", text) from stale
+                fresh = True
+
+    async def _open_once(self, *, fresh: bool) -> ResponseHead:
+        assert self.call is not None
+        if self._closed or (self._body is not None and self._body.dropped):
+            raise failure("internal-error", GIVEN_UP, GIVEN_UP, lasting=True)
+        outside = self._outside
+        request = self._request
+        if not request.has(KEY):
+            request = request.saying(KEY, self.call.key)
+        self._opened = True
+        self._exchange = exchange = await outside.http.begin(
+            request, self._state.egress, fresh=fresh
+        )
+        self._state.connections.add(self)
+        if self._body is None:
+            await exchange.send_end([])
+        else:
+            self._sent = False
+            send = partial(self._send, self._body, exchange)
+            self._sender = outside.http.start(send, self._not_sent)
+        return await self._head_in_time(exchange)
+
+    async def _head_in_time(self, exchange: Exchange) -> ResponseHead:
+        with trio.CancelScope() as self._waiting:
+            self._progress()
+            try:
+                return await exchange.receive_head()
+            except HttpFailure:
+                if self._body is not None and self._body.dropped:
+                    raise failure("internal-error", GIVEN_UP, GIVEN_UP, lasting=True) from None
+                raise
+        limit = self._request.timeouts.first_byte_s
+        text = f"{self._request.authority}: no response in {limit} s"
+        raise failure("connection-read-timeout", text, lasting=True)
+
+    def _progress(self) -> None:
+        """The wait for the head begins anew."""
+        if self._waiting is not None:
+            self._waiting.deadline = trio.current_time() + self._request.timeouts.first_byte_s
+
+    async def _send(self, body: RequestBody, exchange: Exchange) -> None:
+        await body.send(exchange, self._progress)
+        self._sent = True
+        self._settle()
+
+    def _not_sent(self, error: Exception) -> None:
+        """The body. Whoever waits for the head may still get one: servers answer early."""
+        self._sent = True
+        body = self._body
+        assert body is not None
+        if isinstance(error, HttpFailure):
+            body.fail(Failure(error.code.case, error.message))
+        elif not isinstance(error, StaleConnection):
+            body.fail(Failure("internal-error", repr(error)))
+            self._end_exchange()
+        if body.dropped:
+            self._end_exchange()
+        self._settle()
+
+    def _send_on(self) -> None:
+        """The live guest has written or finished. If its instance was lost after the response had
+        begun, and before all was written, the request is sent again: the peer has half of it.
+        """
+        if self.call is not None and not self._opened and self.call.state in ANSWERED:
+            self.demand()
+
+    # -- reading, in trio ----------------------------------------------------------------------
+
+    def demand(self) -> None:
+        """Has the next piece fetched, if none is there and none on its way."""
+        busy = self._fetcher is not None or self._closed
+        if not busy and self._piece is None and self._failure is None:
+            self._fetcher = self._outside.http.start(self._fetch, self._not_fetched)
+
+    async def received(self, count: int) -> Piece | Failure:
+        """At most `count` bytes; waits for them."""
+        while (found := self.take(count)) is None:
+            self.demand()
+            await self.signal.wait()
+        return found
+
+    async def drained(self) -> Piece | Failure:
+        """The end of the body: whatever comes before it is passed over."""
+        while True:
+            found = await self.received(WITH_HEAD_BYTES)
+            if isinstance(found, Failure) or found.ended:
+                return found
+
+    def close(self) -> None:
+        """Ends everything that is under way, for good."""
+        self._closed = True
+        self._stop_fetching()
+        self._end_exchange()
+
+    def _stop_fetching(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.cancel()
+            self._fetcher = None
+
+    async def _fetch(self) -> None:
+        piece = await (self._continue() if self._exchange is None else self._receive())
+        self._fetcher = None
+        self._piece = piece
+        self._received = piece.ended
+        self._settle()
+        self.signal.fire()
+
+    def _not_fetched(self, error: Exception) -> None:
+        self._fetcher = None
+        if isinstance(error, HttpFailure):
+            self._end(Failure(error.code.case, error.message))
+        else:
+            self._end(Failure("internal-error", repr(error)))
+
+    async def _receive(self) -> Piece:
+        """Raises: HttpFailure."""
+        exchange = self._exchange
+        assert exchange is not None
+        with trio.move_on_after(self._request.timeouts.between_bytes_s):
+            received = await exchange.receive()
+            if isinstance(received, Ended):
+                return Piece(b"", ended=True, trailers=received.trailers)
+            end = exchange.at_end()
+            if end is None:
+                return Piece(received)
+            return Piece(received, ended=True, trailers=end.trailers)
+        limit = self._request.timeouts.between_bytes_s
+        text = f"{self._request.authority}: nothing more of the response in {limit} s"
+        raise failure("connection-read-timeout", text, lasting=True)
+
+    async def _continue(self) -> Piece:
+        """Asks for the response again, and passes over what is recorded of it.
+
+        Raises: HttpFailure.
+        """
+        assert self.call is not None
+        where = self._request.authority
+        before = self._recorded(self.call)
+        if before is None or not self._may_repeat:
+            text = f"{where}: the response was lost, and its request must not be repeated"
+            raise failure("connection-terminated", text)
+        changed = f"{where}: the response was lost, and asked for again it is another one"
+        left, seen = self._seen_bytes, self._seen.digest()
+        if self.call.state is not CallState.DELIVERED:
+            left, seen = len(before.first.content), digest(before.first.content)
+        head = await self._open()
+        if what_matters(head) != what_matters(before.head):
+            raise failure("HTTP-protocol-error", f"{changed}: its status, length or version")
+        passed = blake2b(digest_size=DIGEST_BYTES)
+        while True:
+            piece = await self._receive()
+            passed.update(piece.content[:left])
+            rest = piece.content[left:]
+            left = max(0, left - len(piece.content))
+            if piece.ended and left:
+                raise failure("HTTP-response-incomplete", f"{changed}: it is shorter")
+            if not left and passed.digest() != seen:
+                raise failure("HTTP-protocol-error", f"{changed}: what it begins with")
+            if rest or piece.ended:
+                return Piece(rest, piece.ended, piece.trailers)
+
+    # -- on the lane ---------------------------------------------------------------------------
+
+    def take(self, count: int) -> Piece | Failure | None:
+        """What is there, of at most `count` bytes. On the lane, or in trio while the guest waits
+        for it.
+        """
+        piece = self._piece
+        if piece is None:
+            return self._failure
+        if len(piece.content) > count:
+            self._piece = Piece(piece.content[count:], piece.ended, piece.trailers)
+            return Piece(piece.content[:count])
+        self._piece = None
+        return piece
+
+    def has_something(self) -> bool:
+        """Whether a read would find something; if not, it is fetched. Any thread."""
+        if self._piece is not None or self._failure is not None:
+            return True
+        self.ask()
+        return False
+
+    def ask(self) -> None:
+        """Has the next piece fetched. Any thread."""
+        self._outside.post(self.demand)
+
+    def observe(self, piece: Piece) -> None:
+        """The guest gets a piece; also in replay."""
+        self._seen_bytes += len(piece.content)
+        self._seen.update(piece.content)
+        if piece.ended:
+            self._let_go()
+
+    def give_up(self) -> None:
+        """The guest wants nothing more of it; also in replay."""
+        state: Any = self._state
+        state.connections.discard(self)
+        if state.session.live:
+            self._outside.post(self.close)
+
+    # ------------------------------------------------------------------------------------------
+
+    @property
+    def _outside(self) -> Outside:
+        assert self._state.outside is not None
+        return self._state.outside
+
+    @property
+    def _may_repeat(self) -> bool:
+        assert self.call is not None
+        return may_repeat(self.call.function_type, idempotent=self.call.idempotent)
+
+    def _settle(self) -> None:
+        """Gives the connection back once request and response are whole."""
+        if self._sent and self._received:
+            self._end_exchange()
+        if self._sent and self._seen_whole:
+            self._state.connections.discard(self)
+
+    def _let_go(self) -> None:
+        """The guest has the whole response: nothing of it is lost with the instance."""
+        self._seen_whole = True
+        if self._sent:
+            self._state.connections.discard(self)
+
+    def _end_exchange(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            self._sender = None
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.close()
+
+    def _end(self, why: Failure) -> None:
+        """The request has failed."""
+        self._end_exchange()
+        self._failure = why
+        self._state.connections.discard(self)
+        if self._body is not None:
+            self._body.fail(why)
+        self.signal.fire()
+
+
+def digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+def what_matters(head: ResponseHead) -> tuple[object, ...]:
+    """What has to be the same of a response that goes on where another one was lost."""
+    kept = [field for field in head.headers if field[0] in MUST_STAY]
+    return head.status, sorted(kept)
