@@ -1,27 +1,30 @@
-"""Golem's guests for logging, live, in forced replay and after crashes.
+"""Golem's guests for logging and contexts, live, in forced replay and after crashes.
 
 What is expected is the behaviour of Golem's executor tests at v1.2.5, written afresh. They are not
 committed here; see `components.py`.
 """
 
+import json
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from trio.testing import trio_test
 
+from executor import executor as executor_module
+from executor.durable.definition import Local
 from executor.executor import Executor
+from executor.host import INTERFACES
+from executor.host.interface import host_interface
 from oplog.entry import Log
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
+from tests.support.http_server import Request, http_server
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
 
 LEVELS = ("stdout", "stderr", "critical", "error", "debug", "info", "warn", "trace")
-
-
-@pytest.fixture(params=["live", "replayed", "crashed"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return request.param  # type: ignore[no-any-return]
 
 
 async def rebuilt(shem: Executor, worker: str, mode: str) -> None:
@@ -49,3 +52,59 @@ async def test_every_level_is_logged_once_in_order(tmp_path: Path, mode: str) ->
         assert written == {number: LEVELS[number % 8] for number in range(100)}
         assert sum(log.level in LEVELS[2:] for log in logs) == 75 - 1
         assert done.stderr.count("\n") == len(errors) + 74
+
+
+NO_CALLS = host_interface(
+    """
+    interface golem:ictest-client/golem-ictest-client {
+      record uuid { high-bits: u64, low-bits: u64 }
+      record component-id { uuid: uuid }
+      record worker-id { component-id: component-id, worker-name: string }
+      resource golem-ictest-api {
+        custom: static func(location: worker-id) -> golem-ictest-api;
+        blocking-test2: func();
+        test3: func();
+      }
+    }
+    """,
+    "",
+    [
+        Local("[static]golem-ictest-api.custom", lambda *_: None),
+        Local("[method]golem-ictest-api.blocking-test2", lambda *_: None),
+        Local("[method]golem-ictest-api.test3", lambda *_: None),
+    ],
+)
+"""Of the guest below, whose calls to other workers are not made."""
+
+
+@trio_test
+async def test_a_guest_tells_the_context_of_its_invocation(tmp_path: Path, mode: str) -> None:
+    """As `invocation_context_test` has it, without calls between workers."""
+    told: list[dict[str, Any]] = []
+
+    def answer(request: Request) -> tuple[int, bytes, dict[str, str]]:
+        assert request.path == "/invocation-context"
+        told.append(json.loads(request.body))
+        return 200, b"ok", {}
+
+    offered = patch.object(executor_module, "INTERFACES", (*INTERFACES, NO_CALLS))
+    with http_server(answer) as http, offered:
+        async with Executor.open(tmp_path) as shem:
+            await shem.deploy(
+                golem_component("golem_ictest"),
+                name="golem_ictest",
+                env={"PORT": str(http.port)},
+                allow_net=["localhost"],
+            )
+            for key in ("k1", "k2"):
+                await shem.invoke("golem_ictest/w1", "test3", key=key)
+                await rebuilt(shem, "golem_ictest/w1", mode)
+    assert len(told) == 2
+    for key, context in zip(("k1", "k2"), told, strict=True):
+        invocation, root = context["spans"]
+        assert root == {}
+        assert invocation["name"] == "invoke-exported-function"
+        assert invocation["idempotency_key"] == key
+        trace = f"00-{context['trace_id']}-{context['span_id']}-00"
+        assert context["headers"] == {"traceparent": trace}
+    assert told[0]["trace_id"] != told[1]["trace_id"]
