@@ -11,8 +11,10 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import VARIABLE, answer_shell, completion
 from executor.cli.demo import demo
 from executor.cli.deploy import component, components, deploy
+from executor.cli.examples import epilog
 from executor.cli.files import files
 from executor.cli.invoke import invoke
 from executor.cli.lifecycle import crash, replay
@@ -34,46 +36,63 @@ from executor.cli.run import run
 from executor.cli.torture import torture
 from executor.cli.workers import worker, workers
 
-COMMANDS: Final = (
-    deploy,
-    components,
-    component,
-    invoke,
-    oplog,
-    workers,
-    worker,
-    files,
-    crash,
-    replay,
-    resolve,
-    revert,
-    interrupt,
-    resume,
-    cancel,
-    promise,
-    delete,
-    run,
-    torture,
-    demo,
+WHOLE: Final = 200
+"""Characters of a command's first sentence in the list: more than any has."""
+
+SECTIONS: Final[dict[str, tuple[click.Command, ...]]] = {
+    "Deploy and invoke": (deploy, invoke, run),
+    "Look": (components, component, workers, worker, oplog, files),
+    "Steer a worker": (interrupt, resume, cancel, promise, resolve, revert, delete),
+    "Prove": (crash, replay, torture, demo),
+    "Shell": (completion,),
+}
+"""The commands, as `shem --help` lists them."""
+
+START: Final = """\b
+Start with `shem demo`, or with a component of your own:
+  shem deploy counter.wasm
+  shem invoke counter/alice add 5 --key order-1
+  shem oplog counter/alice
+Each command has --help with examples."""
+
+
+class Sections(click.Group):
+    """A group whose help lists its commands by what they are for."""
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        for heading, commands in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(str(one.name), one.get_short_help_str(WHOLE)) for one in commands]
+                )
+
+
+@click.group(
+    "shem",
+    cls=Sections,
+    epilog=START,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class InOrder(click.Group):
-    """A group that lists its commands in the order of a worker's life, not of the alphabet."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        return list(self.commands)
-
-
-@click.group("shem", cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("shem"), prog_name="shem")
 @command_options
 def shem() -> None:
     """Runs WebAssembly components so that they outlive the process."""
 
 
-for command in COMMANDS:
-    shem.add_command(command)
+def add_commands() -> None:
+    for commands in SECTIONS.values():
+        for command in commands:
+            shem.add_command(command)
+            inner = command.commands.values() if isinstance(command, click.Group) else ()
+            for one in inner or (command,):
+                one.epilog = epilog(f"{command.name} {one.name}" if inner else str(command.name))
+
+
+add_commands()
 
 
 def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None) -> int:
@@ -85,6 +104,8 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
     open_missing_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     line.arguments = tuple(given)
+    if instruction := os.environ.get(VARIABLE):
+        return answer_shell(shem, line, instruction)
     try:
         with shem.make_context("shem", given.copy(), obj=line) as context:
             code = shem.invoke(context)

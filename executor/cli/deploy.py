@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from executor.cli.command_line import Command, CommandLine, command_options
+from executor.cli.completion import complete_file, deployed_names, names
 from executor.cli.output import (
     EXIT_DONE,
     one_line,
@@ -94,11 +95,8 @@ def deployment_options(command: Command) -> Command:
     return command
 
 
-@click.command(
-    "deploy",
-    epilog="Example: shem deploy bank.wasm --env CURRENCY=EUR --host rates:lookup",
-)
-@click.argument("file", metavar="FILE")
+@click.command("deploy")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
 @deployment_options
 @command_options
 @click.pass_context
@@ -164,7 +162,7 @@ def components(context: click.Context) -> int:
 
 
 @click.command("component")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=names(deployed_names))
 @command_options
 @click.pass_context
 def component(context: click.Context, name: str) -> int:

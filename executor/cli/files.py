@@ -5,6 +5,7 @@ import json
 import click
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import worker_argument
 from executor.cli.output import EXIT_DONE, table, write_json, write_line, write_note
 from executor.records import FileRecord, WorkerFile, time_text
 from executor.server.operations import Operations
@@ -13,11 +14,8 @@ from executor.server.shapes import worker_file_json
 HEADING = ("KIND", "SIZE", "MODIFIED", "NAME")
 
 
-@click.command(
-    "files",
-    epilog="Example: shem files counter/alice /etc/rates > rates",
-)
-@click.argument("worker", metavar="WORKER")
+@click.command("files")
+@worker_argument
 @click.argument("path", metavar="[PATH]", default="/")
 @command_options
 @click.pass_context

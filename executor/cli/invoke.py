@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import functions, names, worker_argument
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import (
     EXIT_DONE,
@@ -47,13 +48,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     crash_at: str | None
 
 
-@click.command(
-    "invoke",
-    cls=WaveArgumentsCommand,
-    epilog="""Example: shem invoke bank/alice transfer '"bob"' 250 --key order-17""",
-)
-@click.argument("worker", metavar="WORKER")
-@click.argument("function", metavar="FUNCTION")
+@click.command("invoke", cls=WaveArgumentsCommand)
+@worker_argument
+@click.argument("function", metavar="FUNCTION", shell_complete=names(functions))
 @click.argument("arguments", metavar="[ARG]...", nargs=-1)
 @click.option("--key", metavar="K", help="Idempotency key [default: a new one].")
 @click.option("--env", metavar="K=V", type=pair, multiple=True, help="Environment of a new worker.")

@@ -3,6 +3,7 @@
 import click
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import worker_argument
 from executor.cli.output import EXIT_DONE, exit_code, write_error, write_json, write_line
 from executor.errors import Divergence
 from executor.records import ErrorRecord, Rebuild
@@ -11,7 +12,7 @@ from executor.server.shapes import rebuild_json
 
 
 @click.command("crash")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @command_options
 @click.pass_context
 def crash(context: click.Context, worker: str) -> int:
@@ -28,7 +29,7 @@ def crash(context: click.Context, worker: str) -> int:
 
 
 @click.command("replay")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @click.option("--to", "last", metavar="I", type=click.IntRange(min=1), help="Stop at this index.")
 @command_options
 @click.pass_context

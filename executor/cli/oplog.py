@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import worker_argument
 from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
 from executor.cli.output import EXIT_DONE, json_line, stdout_console, write_line
 from executor.records import OplogRecord
@@ -34,7 +35,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("oplog")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @click.option(
     "--from",
     "first",

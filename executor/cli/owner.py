@@ -3,6 +3,7 @@
 import click
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import names, pending_keys, worker_argument
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import EXIT_DONE, write_json, write_line
 from executor.records import Done
@@ -12,7 +13,7 @@ from executor.server.shapes import done_json
 
 
 @click.command("interrupt")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @command_options
 @click.pass_context
 def interrupt(context: click.Context, worker: str) -> int:
@@ -29,7 +30,7 @@ def interrupt(context: click.Context, worker: str) -> int:
 
 
 @click.command("resume")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @command_options
 @click.pass_context
 def resume(context: click.Context, worker: str) -> int:
@@ -46,8 +47,8 @@ def resume(context: click.Context, worker: str) -> int:
 
 
 @click.command("cancel")
-@click.argument("worker", metavar="WORKER")
-@click.argument("key", metavar="KEY")
+@worker_argument
+@click.argument("key", metavar="KEY", shell_complete=names(pending_keys))
 @command_options
 @click.pass_context
 def cancel(context: click.Context, worker: str, key: str) -> int:
@@ -64,7 +65,7 @@ def cancel(context: click.Context, worker: str, key: str) -> int:
 
 
 @click.command("delete")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @command_options
 @click.pass_context
 def delete(context: click.Context, worker: str) -> int:
@@ -81,7 +82,7 @@ def delete(context: click.Context, worker: str) -> int:
 
 
 @click.command("resolve")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @click.argument("start", metavar="START", type=click.IntRange(min=1))
 @click.option("--repeat", is_flag=True, help="Perform it once more, under the same key.")
 @click.option("--fail", is_flag=True, help="It failed, and so does its invocation.")
@@ -109,7 +110,7 @@ def resolve(
 
 
 @click.command("revert")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @click.option("--to", metavar="I", type=click.IntRange(min=1), help="The last entry to keep.")
 @click.option("--last", metavar="N", type=click.IntRange(min=1), help="So many invocations back.")
 @command_options

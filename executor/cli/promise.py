@@ -6,6 +6,7 @@ from uuid import uuid4
 import click
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import worker_argument
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import EXIT_DONE, table, write_json, write_line, write_note
 from executor.cli.parse import read_file
@@ -31,7 +32,7 @@ def promise() -> None:
 
 
 @promise.command("complete")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @click.argument("index", metavar="ID", type=click.IntRange(1, 2**64 - 1))
 @click.argument("value", metavar="[VALUE]", required=False)
 @click.option("--file", "path", metavar="FILE", help="Take the value's bytes from FILE.")
@@ -64,7 +65,7 @@ def complete(
 
 
 @promise.command("list")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @click.option(
     "--limit",
     metavar="N",
@@ -107,7 +108,7 @@ def list_(context: click.Context, worker: str, limit: int, cursor: int) -> int:
 
 
 @promise.command("show")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @click.argument("index", metavar="ID", type=click.IntRange(1, 2**64 - 1))
 @command_options
 @click.pass_context

@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import complete_file
 from executor.cli.deploy import Deployment, deployment_options, shown_progress
 from executor.cli.output import (
     EXIT_DONE,
@@ -70,13 +71,9 @@ def chain(text: str) -> tuple[Point, ...]:
         raise click.BadParameter(f"{error.message}; {error.hint}") from error
 
 
-@click.command(
-    "torture",
-    epilog="""Examples: shem torture bank.wasm transfers.txt --host rates:lookup --recovery-kills 1
-    · echo 'alice add 5' | shem torture counter -""",
-)
-@click.argument("file", metavar="COMPONENT")
-@click.argument("script", metavar="SCRIPT")
+@click.command("torture")
+@click.argument("file", metavar="COMPONENT", shell_complete=complete_file)
+@click.argument("script", metavar="SCRIPT", shell_complete=complete_file)
 @deployment_options
 @click.option("--points", metavar="KIND,...", type=kinds, help=f"Only these of {', '.join(KINDS)}.")
 @click.option(

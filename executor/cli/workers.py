@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from executor.cli.command_line import CommandLine, command_options
+from executor.cli.completion import deployed_names, names, worker_argument
 from executor.cli.output import EXIT_DONE, one_line, table, write_json, write_line, write_note
 from executor.records import WorkerRecord, time_text
 from executor.server.shapes import worker_json, worker_page_json
@@ -19,7 +20,12 @@ HEADING: Final = (
 
 
 @click.command("workers")
-@click.argument("component", metavar="[COMPONENT]", required=False)
+@click.argument(
+    "component",
+    metavar="[COMPONENT]",
+    required=False,
+    shell_complete=names(deployed_names),
+)
 @click.option(
     "--status",
     metavar="S",
@@ -72,7 +78,7 @@ def workers(
 
 
 @click.command("worker")
-@click.argument("worker", metavar="WORKER")
+@worker_argument
 @command_options
 @click.pass_context
 def worker(context: click.Context, worker: str) -> int:

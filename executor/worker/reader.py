@@ -49,10 +49,12 @@ from executor.worker.commits import refusal_words
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
 from executor.worker.output import read_output
 from executor.worker.rows import (
+    SORTABLE_NAME_BYTES_MAX,
     read_known_key,
     read_queue,
     read_status,
     read_worker_id,
+    sortable_name,
     state_row,
     unknown_worker,
 )
@@ -253,6 +255,11 @@ class StoreReader:
         if row is None:
             raise unknown(promise, name)
         return promise_record(index, row)
+
+    def worker_names(self, beginning: str, limit: int) -> list[str]:
+        """Names of workers that begin so, in their order; but the longest, whose rows are cut."""
+        rows = self.engine.read_rows("worker_names", sortable_name(beginning), limit=limit)
+        return [key.decode() for key, _ in rows if len(key) <= SORTABLE_NAME_BYTES_MAX]
 
     # -- oplogs and outcomes ---------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ divergence, disk-full, store-corrupt, store-format, store-error, host-binding, i
 
 COMMANDS = (
     """deploy components component invoke oplog workers worker files crash replay resolve revert"""
-    """ interrupt resume cancel promise delete run torture demo"""
+    """ interrupt resume cancel promise delete run torture demo completion"""
 )
 
 
@@ -32,12 +32,12 @@ def test_every_kind_of_error_has_its_exit_code():
 def test_help_lists_every_command_on_stdout(shem):
     ran = shem("--help")
     assert (ran.code, ran.stderr) == (0, "")
-    assert list(shem_group.commands) == COMMANDS.split()
+    assert sorted(shem_group.commands) == sorted(COMMANDS.split())
     for command in COMMANDS.split():
         assert f"\n  {command} " in ran.stdout
-        assert shem(command, "-h").code == 0
-    for command in ("deploy", "invoke"):
-        assert f"Example: shem {command} " in shem(command, "--help").stdout
+        shown = shem(command, "-h")
+        assert (shown.code, shown.stderr) == (0, "")
+        assert "Commands:" in shown.stdout or f"  shem {command}" in shown.stdout
 
 
 def test_no_command_at_all_is_bad_usage(shem):
