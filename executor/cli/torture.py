@@ -25,7 +25,7 @@ from executor.cli.parse import read_file, seconds
 from executor.cli.torture_report import TortureReport
 from executor.cli.torture_script import check_lines, read_script, steps_of
 from executor.deployment import DeployOptions
-from executor.errors import StoreError, UsageError
+from executor.errors import InvocationInterrupted, StoreError, UsageError
 from executor.torture.crash_points import KINDS, Point, PointKind, parse_point
 from executor.torture.lab import NO_ROOM, Lab, Trial, no_room
 from executor.torture.subject import Subject, deploy_subject, deployed_subject
@@ -135,10 +135,13 @@ def torture(context: click.Context, /, **asked: Any) -> int:
     request = Request(deployment=Deployment(**deployed), **asked)
     check_choice(request)
     with laboratory() as folder, line.children(request.jobs) as children:
-        trial = prepare(line, request, folder)
-        lab = Lab(trial, folder, children, request.keep)
-        with shown_progress(f"running {request.script} undisturbed"):
-            lab.reference()
+        try:
+            trial = prepare(line, request, folder)
+            lab = Lab(trial, folder, children, request.keep)
+            with shown_progress(f"running {request.script} undisturbed"):
+                lab.reference()
+        except KeyboardInterrupt as interrupt:
+            raise InvocationInterrupted("interrupted before anything was killed") from interrupt
         report = TortureReport(lab, repeated(line.arguments))
         try:
             with report.shown_progress():
@@ -252,6 +255,10 @@ def try_points(lab: Lab, request: Request, report: TortureReport) -> None:
     report.seed = seed
     chance = random.Random(seed)  # noqa: S311  # a sample, no secret
     points = lab.points(kinds)
+    if not points:
+        raise UsageError(
+            f"the script comes to no point of the kinds {', '.join(kinds)}", where=request.script
+        )
     if request.sample is not None and request.sample < len(points):
         points = sorted(chance.sample(points, request.sample), key=points.index)
     chains = request.at or lab.chains(points, request.recovery_kills, chance)

@@ -75,6 +75,7 @@ async def run_plan(plan: Plan, report: Report) -> None:
 def run_child(plan: Plan, run: Callable[[Plan, Report], Awaitable[None]] = run_plan) -> NoReturn:
     """Runs one plan in this process, to its end."""
     os.environ["SHEM_TORTURE_CASE"] = plan.case
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     errors = os.open(plan.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(errors, sys.stdout.fileno())
     os.dup2(errors, sys.stderr.fileno())

@@ -33,6 +33,9 @@ LATER_S: Final = 0.003
 something differs, more, as a recovery may make it."""
 FURTHER_S: Final = (0.0, 0.1, 0.0, 1.0, 0.0, 10.0)
 ROOM_BYTES: Final = 2**22
+"""With less than this free a case that went wrong is not believed."""
+NAME_MAX: Final = 32
+"""Characters of a component, and of a chain, in the name of a folder."""
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 Check = Callable[[Case], Iterable[str]]
@@ -59,6 +62,7 @@ class Tried(NamedTuple):
     """One case and what is to be said of it."""
 
     case: Case
+    """Without its events if everything held: there may be thousands of cases."""
     verdict: Verdict
 
 
@@ -99,7 +103,7 @@ class Lab:
 
         Raises: StoreError if there is no room.
         """
-        own = f"{self.trial.name}-{name}-{next(self._numbers)}"
+        own = f"{self.trial.name[:NAME_MAX]}-{name[:NAME_MAX]}-{next(self._numbers)}"
         folder = self._folder / own.replace(":", "-")
         store = folder / "store"
         try:
@@ -148,7 +152,11 @@ class Lab:
             check_room(case, folder)
             if self._keep is not None:
                 self._keep.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(folder, self._keep / folder.name, dirs_exist_ok=True)
+                kept = self._keep / folder.name
+                no_artifacts = shutil.ignore_patterns("artifacts")  # they are compiled again
+                shutil.copytree(folder, kept, ignore=no_artifacts, dirs_exist_ok=True)
+        else:
+            case = case._replace(events=())
         shutil.rmtree(folder, ignore_errors=True)
         return Tried(case, verdict)
 

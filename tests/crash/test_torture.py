@@ -283,6 +283,20 @@ def test_a_sample_is_the_same_for_the_same_seed(shem):
     assert tried[0] == tried[1]
 
 
+def test_a_script_that_comes_to_no_such_point_proves_nothing(shem, here):
+    (here / "script.txt").write_text("alice add 1")
+    told = shem("torture", *COUNTER, "--points", "before-effect,after-effect")
+    assert (told.code, told.out) == (2, "")
+    assert "comes to no point of the kinds before-effect, after-effect" in told.err
+
+
+def test_many_kills_of_recoveries_have_one_folder_and_one_command(shem):
+    told = shem(
+        "torture", *COUNTER, "--sample", 1, "--points", "append", "--recovery-kills", 30, "--json"
+    )
+    assert told.code == 0, told.out + told.err
+
+
 def test_the_script_may_come_by_stdin(here):
     command = (
         sys.executable,
