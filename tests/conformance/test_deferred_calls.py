@@ -5,12 +5,15 @@ from collections import Counter
 
 import pytest
 
+from executor.durable.reasons import Unsure
 from executor.errors import Divergence
 from executor.replay.resolution import Resolution, resolve
+from executor.wasm.host_function import LeaveGuest
 from oplog.entry import (
     Cancelled,
     CompletionDelivered,
     CompletionDiscarded,
+    Decision,
     End,
     InvocationFinished,
     Start,
@@ -142,3 +145,39 @@ def test_reads_that_find_nothing_are_counted_and_replay_delivers_at_the_same_cou
             with pytest.raises(Divergence):
                 run(program, changed, "another world")
     assert missed > 20
+
+
+def test_with_idempotence_mode_off_lost_writes_wait_for_their_owner_and_are_then_made_once():
+    asked = 0
+    for program in range(30):
+        whole, _ = attempt(program, BEGIN, {})
+        for kept in range(len(BEGIN), len(whole.entries) + 1):
+            recorded = whole.entries[:kept]
+            decisions = {}
+            again, start_index = attempt(program, recorded, decisions)
+            while again is None:
+                assert start_index not in decisions, f"program {program}, entry {kept}"
+                decisions[start_index] = "repeat"
+                again, start_index = attempt(program, recorded, decisions)
+            begun = [e.start_index for e in again.entries[kept:] if isinstance(e, Decision)]
+            assert sorted(begun) == sorted(decisions), f"program {program}, entry {kept}"
+            ended = terminals(recorded)
+            for start_index in decisions:
+                assert recorded[start_index - 1].function_type == "write-remote"
+                assert start_index not in ended
+            check_oplog(again.entries)
+            asked += len(decisions)
+    assert asked > 50
+
+
+def attempt(program, entries, decisions):
+    """A run with the mode off; or the start of the call that only its owner may decide on."""
+    world = World(f"{program} {len(entries)}")
+    instance = Instance(program, entries, world, idempotent=False, decisions=decisions)
+    try:
+        return instance.run(), 0
+    except LeaveGuest as leave:
+        reason = leave.reason
+    assert isinstance(reason, Unsure)
+    assert world.started == [], "nothing starts while its owner has not decided"
+    return None, reason.start_index

@@ -107,7 +107,7 @@ class Run(NamedTuple):
 class Instance:
     """One instance of the guest, over the first entries of an oplog."""
 
-    def __init__(self, program, entries, world):
+    def __init__(self, program, entries, world, *, idempotent=True, decisions=()):
         self.program = program
         self.world = world
         self.entries = list(entries)
@@ -133,6 +133,8 @@ class Instance:
                 post=lambda call, *arguments: call(*arguments),
             ),
         )
+        self.session.modes.idempotent = idempotent
+        self.session.decisions = dict(decisions)
         self.calls = []
 
     def run(self):
