@@ -199,6 +199,7 @@ RECIPES: dict[str, Recipe] = {
     "printer": c_recipe("printer"),
     "command": c_recipe("command"),
     "scribe": c_recipe("scribe"),
+    "stepper": c_recipe("stepper"),
     "auditor": c_recipe("auditor"),
     "approval": c_recipe("approval"),
 }
