@@ -233,12 +233,15 @@ def find_subject(line: CommandLine, deployment: Deployment) -> Subject:
 
 
 def merged(deployed: DeployOptions, given: DeployOptions) -> DeployOptions:
-    """What is given counts: for each variable, limit and value, and for host and policy whole."""
+    """What is given counts: by name for variables, limits and values, whole for host and policy;
+    files and peers are added.
+    """
     options = deployed.copy()
     options["env"] = {**deployed["env"], **given["env"]}
     options["limits"] = {**deployed["limits"], **given["limits"]}
     options["config"] = {**deployed["config"], **given["config"]}
     options["files"] = [*deployed["files"], *given["files"]]
+    options["allow_net"] = [*deployed["allow_net"], *given["allow_net"]]
     options["retry"] = given["retry"] or deployed["retry"]
     if given["host"]:
         options["host"] = given["host"]

@@ -1,7 +1,9 @@
 import click
 import pytest
 
-from executor.cli.torture import chain, kinds, repeated
+from executor.cli.torture import chain, kinds, merged, repeated
+from executor.deployment import DeployOptions
+from executor.durable.retry import RetryPolicy
 from executor.torture.crash_points import KINDS
 
 
@@ -45,3 +47,25 @@ def test_what_is_neither_a_file_nor_deployed_is_refused(shem):
     told = shem("torture", "a.wasm", "script")
     assert told.code == 2
     assert "there is no file a.wasm" in told.stderr
+
+
+def options(**given):
+    plain = {"env": {}, "files": [], "host": (), "limits": {}, "config": {}, "retry": None}
+    return DeployOptions(**{**plain, "allow_net": (), **given})
+
+
+def test_options_are_given_besides_those_of_the_deployed_component():
+    deployed = options(
+        env={"A": "1", "B": "2"}, limits={"memory": 1}, config={"c": "1"}, host=("bank",),
+        host_directory="there", retry=RetryPolicy(attempts_max=2), allow_net=("a",), files=["f"],
+    )  # fmt: skip
+    assert merged(deployed, options()) == deployed | {"files": ["f"], "allow_net": ["a"]}
+    policy = RetryPolicy(attempts_max=5)
+    given = options(
+        env={"B": "3"}, limits={"tables": 2}, config={"d": "2"}, host=("other",), retry=policy,
+        allow_net=("b",), files=["g"],
+    )  # fmt: skip
+    assert merged(deployed, given) == options(
+        env={"A": "1", "B": "3"}, limits={"memory": 1, "tables": 2}, config={"c": "1", "d": "2"},
+        host=("other",), retry=policy, allow_net=["a", "b"], files=["f", "g"],
+    )  # fmt: skip
