@@ -9,12 +9,14 @@ import trio
 
 from executor.durable.effects import Perform, TrioEffects
 from executor.durable.inbox import Inbox
+from executor.services.environment import Environment, Limits
 from executor.services.http_client import HttpClient
+from executor.services.keyvalue import KeyValue
 from executor.services.promises import Promises
 from executor.services.stores import Stores
 from executor.sources import Sources, SystemSources
 from executor.wasm.lane import Lanes
-from executor.worker.commits import submit_if_expected
+from executor.worker.commits import submit_if_true
 from executor.worker.initial_files import initial_files
 from executor.worker.revision import Revisions
 from executor.worker.room import RoomProbe
@@ -45,6 +47,8 @@ class World(TypedDict, total=False):
     """What belongs to no caller: a worker that stands still."""
     suspend_after_s: float
     """A wait that is known to take longer gives up its instance; 10 s."""
+    store_limits: Limits | None
+    """What guests may keep in key-value buckets and blob containers."""
     before_close: Callable[[], None] | None
     """Called last, before the store and with it its lock is given up."""
 
@@ -64,7 +68,9 @@ def worker_services(
 ) -> WorkerServices:
     engine = store.engine
     sources = world.get("sources") or SystemSources()
-    promises = Promises(engine, partial(submit_if_expected, store), sources.wall_ns)
+    write = partial(submit_if_true, store)
+    promises = Promises(engine, write, sources.wall_ns)
+    environment = Environment(engine, write, world.get("store_limits") or Limits())
     return WorkerServices(
         store=store,
         reader=Reader(engine),
@@ -80,7 +86,7 @@ def worker_services(
         files=initial_files(engine),
         http=running.http,
         wakeups=Wakeups(engine, sources, promises),
-        stores=Stores(promises=promises),
+        stores=Stores(promises=promises, keyvalue=KeyValue(environment, sources.random_id)),
         suspend_after_s=world.get("suspend_after_s", SUSPEND_AFTER_S),
         on_output=world.get("on_output") or ignore_output,
         report=world.get("report") or log_report,

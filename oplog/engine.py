@@ -12,8 +12,8 @@ writes are the store's (`oplog.store`); an engine has no thread. Its invariants,
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -42,6 +42,9 @@ OWN_KEYS: Final = frozenset({b"format", b"epoch", b"probe"})
 
 ROW_KEY_BYTES_MAX: Final = 511
 PROBE_BYTES: Final = 1 << 20
+COUNT_BYTES: Final = 8
+ROW_BYTES: Final = 128
+"""What a row takes besides its value."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -53,12 +56,24 @@ class Row(msgspec.Struct, frozen=True):
     value: bytes | None
 
 
+class Count(msgspec.Struct, frozen=True):
+    """What is added to the number in a row: 8 bytes, big-endian, signed; 0 is no row at all."""
+
+    table: str
+    key: bytes
+    added: int
+    most: int | None = None
+    """What the number may grow to: else the batch is refused."""
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What is written whole or not at all, in this order: deletes, entries, rows."""
 
     expects: Sequence[Row] = ()
     """Rows that have to be just so beforehand, one without a value not there: else it is refused.
     So who wants to replace what it has read needs no lock of its own."""
+    counts: Sequence[Count] = ()
+    """Numbers to which many batches add, each without reading what the others made of them."""
     entries: Sequence[tuple[bytes, int, bytes]] = ()
     """Worker's id, index, encoded entry; the indices of one worker consecutive and ascending."""
     rows: Sequence[Row] = ()
@@ -70,6 +85,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 class BatchRefusedError(OplogError):
     """The batch contradicts what is stored, or can never be written. Other batches go on."""
+
+
+class RowChangedError(BatchRefusedError):
+    """A row is not as the batch expects it: who sent it reads again."""
+
+
+class CountExceededError(BatchRefusedError):
+    """A number would grow to more than it may."""
 
 
 class Engine(ABC):
@@ -134,6 +157,7 @@ def check_batch(batch: Batch) -> None:
         last[worker_id] = index
     check_rows(batch.rows)
     check_rows(batch.expects)
+    check_rows([Row(count.table, count.key, b"") for count in batch.counts])
     for worker_id in batch.deletes:
         check_worker_id(worker_id)
         if worker_id in last:
@@ -152,6 +176,36 @@ def check_rows(rows: Sequence[Row]) -> Sequence[Row]:
         if row.table == "meta" and row.key in OWN_KEYS:
             raise ValueError(f"table meta: the key {row.key!r} is the engine's own")
     return rows
+
+
+def decided_rows(batch: Batch, read: Callable[[str, bytes], Any]) -> Sequence[Row]:
+    """The rows that the batch writes, its counts among them, once it was seen to be as it expects;
+    `read(table, key)` gives the bytes of a row, or None.
+
+    Raises: RowChangedError, CountExceededError.
+    """
+    for row in batch.expects:
+        if read(row.table, row.key) != row.value:
+            raise RowChangedError(f"a row of {row.table} is not as it was expected")
+    if not batch.counts:
+        return batch.rows
+    numbers = [_counted(count, read(count.table, count.key) or b"") for count in batch.counts]
+    return (*numbers, *batch.rows)
+
+
+def _counted(count: Count, stored: bytes) -> Row:
+    number = count.added + int.from_bytes(stored, "big", signed=True)
+    if count.most is not None and count.added > 0 and number > count.most:
+        raise CountExceededError(f"a number in {count.table} would be {number}: {count.most}")
+    value = number.to_bytes(COUNT_BYTES, "big", signed=True) if number else None
+    return Row(count.table, count.key, value)
+
+
+def stored_bytes(batch: Batch) -> int:
+    """About what a batch takes on the disk."""
+    contents = [len(content) for _, content in batch.payloads]
+    entries = [len(encoded) + ROW_BYTES for _, _, encoded in batch.entries]
+    return sum((*contents, *entries, *(len(row.value or b"") + ROW_BYTES for row in batch.rows)))
 
 
 def first_entries(batch: Batch) -> list[tuple[bytes, int]]:

@@ -51,7 +51,9 @@ from oplog.engine import (
     Batch,
     BatchRefusedError,
     Engine,
+    decided_rows,
     first_entries,
+    stored_bytes,
 )
 from oplog.errors import (
     FencedError,
@@ -268,11 +270,12 @@ class LmdbEngine(Engine):
                 tails.pop(worker_id, None)
             together.append(batch)
         self._put_entries(transaction, together, tails)
+
+        def read(table: str, key: bytes) -> object:
+            return transaction.get(key, db=self._databases[table])
+
         for batch in batches:
-            for row in batch.expects:
-                if transaction.get(row.key, db=self._databases[row.table]) != row.value:
-                    raise BatchRefusedError(f"a row of {row.table} is not as it was expected")
-            for row in batch.rows:
+            for row in decided_rows(batch, read):
                 table = self._databases[row.table]
                 if row.value is None:
                     transaction.delete(row.key, db=table)
@@ -457,9 +460,7 @@ class LmdbEngine(Engine):
         if isinstance(error, corrupt):
             return OplogCorruptError(f"{where} is damaged: {error}")
         code: int | None = getattr(error, "code", None)
-        needed = sum(len(entry[2]) + 128 for batch in batches for entry in batch.entries)
-        needed += sum(len(content) for batch in batches for _, content in batch.payloads)
-        needed += sum(len(row.value or b"") + 128 for batch in batches for row in batch.rows)
+        needed = sum(map(stored_bytes, batches))
         if is_full(code) or (is_cut_short(code) and not has_room(self.path / "data.mdb", needed)):
             return OplogFullError(f"no room on the disk of {where}: {error}")
         return OplogError(f"{where} failed: {error}: open it again")

@@ -16,6 +16,7 @@ from oplog.engine import (
     BatchRefusedError,
     Engine,
     Row,
+    decided_rows,
     first_entries,
 )
 from oplog.errors import OplogCorruptError, OplogError
@@ -57,6 +58,7 @@ class MemoryEngine(Engine):
     def _write_one(self, batch: Batch) -> OplogError | None:
         try:
             digests = self._check(batch)
+            rows = decided_rows(batch, lambda table, key: self._tables[table].values.get(key))
         except BatchRefusedError as error:
             return error
         for worker_id in batch.deletes:
@@ -70,7 +72,7 @@ class MemoryEngine(Engine):
             self._counts[digest] = count + 1
         for worker_id, _, encoded in batch.entries:
             self._oplogs.setdefault(worker_id, []).append(encoded)
-        for row in batch.rows:
+        for row in rows:
             self._apply(row)
         return None
 
@@ -83,9 +85,6 @@ class MemoryEngine(Engine):
                     f"worker {worker_id.hex()}: entry {first} cannot follow entry {last}:"
                     " another writer was here, or the worker was deleted"
                 )
-        for row in batch.expects:
-            if self._tables[row.table].values.get(row.key) != row.value:
-                raise BatchRefusedError(f"a row of {row.table} is not as it was expected")
         try:
             digests = all_references(batch.entries)
         except msgspec.MsgspecError as error:

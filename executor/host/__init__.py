@@ -11,6 +11,8 @@ from executor.host.wasi import (
     filesystem,
     http,
     io,
+    keyvalue,
+    keyvalue_store,
     logging,
     random,
     sockets,
@@ -29,9 +31,11 @@ INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *filesystem.TABLES,
     *http.TABLES,
     *io.TABLES,
+    *keyvalue.TABLES,
+    *keyvalue_store.TABLES,
     *logging.TABLES,
     *random.TABLES,
     *sockets.TABLES,
     *streams.TABLES,
 )
-"""Every interface of the host, each by its name once."""
+"""Every interface of the host, each by its name and versions once."""

@@ -11,7 +11,7 @@ it is another one by then: so exactly one completion wins, and none comes behind
 winner's derived key stays in the row, so that the same call may be repeated and hears the same.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -19,15 +19,13 @@ import msgspec
 
 from executor.durable.signal import Signal
 from executor.errors import LimitError, UnknownPromise
+from executor.services.writing import WriteBatch, Written
 from oplog.engine import Batch, Engine, Row
 from oplog.errors import OplogCorruptError
 
 VALUE_BYTES_MAX: Final = 1 << 20
 """Of what a promise is completed with. A guest gets it in one piece, 32 bytes of memory a byte."""
 PAGE_ROWS: Final = 1_000
-
-WriteIfExpected = Callable[[Batch, str], Awaitable[bool]]
-"""Writes a batch; durable on return. False if a row that it expects was another one."""
 
 
 class PromiseId(msgspec.Struct, frozen=True):
@@ -114,7 +112,7 @@ def unknown(promise: PromiseId, worker: str) -> UnknownPromise:
 class Promises:
     """Those of one store. For the trio thread, but `read`, which any thread may call."""
 
-    def __init__(self, engine: Engine, write: WriteIfExpected, wall_ns: Callable[[], int]) -> None:
+    def __init__(self, engine: Engine, write: WriteBatch, wall_ns: Callable[[], int]) -> None:
         self.engine = engine
         self._write = write
         self._wall_ns = wall_ns
@@ -168,7 +166,8 @@ class Promises:
     ) -> bool:
         before = Row("promises", promise.row_key, raw)
         after = Row("promises", promise.row_key, value)
-        written = await self._write(Batch(rows=(after,), expects=(before,)), worker)
+        batch = Batch(rows=(after,), expects=(before,))
+        written = await self._write(batch, worker) is Written.DONE
         if written:
             self.announce([after])
         return written

@@ -2,8 +2,10 @@
 
 import msgspec
 
+from executor.services.keyvalue import KeyValue
 from executor.services.promises import Promises
 
 
 class Stores(msgspec.Struct, frozen=True, kw_only=True):
     promises: Promises
+    keyvalue: KeyValue

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import trio
 
 from executor.errors import StoreError
-from oplog.engine import Batch, BatchRefusedError
+from executor.services.writing import Written
+from oplog.engine import Batch, CountExceededError, RowChangedError
 from oplog.errors import (
     OplogBusyError,
     OplogCorruptError,
@@ -37,15 +38,19 @@ async def submit(store: Store, batch: Batch, where: str) -> None:
         raise store_error(errors[0], where) from errors[0]
 
 
-async def submit_if_expected(store: Store, batch: Batch, where: str) -> bool:
-    """As `submit`; False, and nothing is written, if a row that is expected is another one."""
+async def submit_if_true(store: Store, batch: Batch, where: str) -> Written:
+    """As `submit`; what the batch says of the rows that are there may be found wrong."""
     try:
         await submit(store, batch, where)
     except StoreError as error:
-        if isinstance(error.__cause__, BatchRefusedError):
-            return False
-        raise
-    return True
+        match error.__cause__:
+            case RowChangedError():
+                return Written.CHANGED
+            case CountExceededError():
+                return Written.EXCEEDED
+            case _:
+                raise
+    return Written.DONE
 
 
 def store_error(error: OplogError, where: str) -> StoreError:

@@ -316,7 +316,9 @@ class InvocationLoop:
                 return Verdict.REBUILD
             case Raised(OplogError() as error):
                 return self._hold(error)
-            case Raised(Divergence() | ReplayPanic() | StoreError() as error):
+            case Raised(StoreError() as error):
+                return self._refused(error)
+            case Raised(Divergence() | ReplayPanic() as error):
                 return self._stand_still(error)
             case Raised(error) if not isinstance(error, ShemError | TransientError):
                 return self._stand_still(error)

@@ -83,9 +83,9 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 @cache
-def host_signatures() -> Mapping[str, Signature]:
-    """By the name that a `start` has."""
-    found = {}
+def host_signatures() -> Mapping[str, Signature | None]:
+    """By the name that a `start` has; None for one that differs from version to version."""
+    found: dict[str, Signature | None] = {}
     for table in INTERFACES:
         for row in table.functions:
             if isinstance(row, Local):
@@ -95,7 +95,9 @@ def host_signatures() -> Mapping[str, Signature]:
             if not isinstance(row, Written) and row.answer is not None:
                 answer = parse_type(row.answer, table.wit.types)
             params = tuple(wit_type for _, wit_type in wit.params)
-            found[f"{table.name}.{row.name}"] = Signature(params, answer)
+            signature = Signature(params, answer)
+            name = f"{table.name}.{row.name}"
+            found[name] = signature if found.get(name, signature) == signature else None
     return found
 
 

@@ -27,6 +27,7 @@ import msgspec
 from executor.errors import WorkerNotFound
 from executor.replay.regions import Regions
 from executor.services.components import find_component, near_names, read_components
+from executor.services.environment import last_write_key
 from executor.worker.entries import resolved
 from executor.worker.status import PAUSED, KeyState, Status, fold, forgotten
 from executor.worker.wakeups import wake_keys
@@ -302,6 +303,7 @@ def delete_rows(engine: Engine, worker_id: bytes, status: Status) -> list[Row]:
         Row(table="worker_index", key=work_row(worker_id), value=None),
         Row(table="worker_index", key=state_row(status.state, status.name), value=None),
         *(Row(table="wakeups", key=key, value=None) for key in wake_keys(status, worker_id)),
+        Row(table="keyvalue", key=last_write_key(worker_id), value=None),
     ]
     for table in ("results", "pending", "promises"):
         after: bytes | None = None

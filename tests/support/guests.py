@@ -10,6 +10,7 @@
 | command (C)    | wasi:cli/run: run                                   | wasi:cli               |
 | scribe (C)     | demo:scribe/api: write, write-and-wait, link …      | files, a pollable      |
 | auditor (C)    | demo:auditor/api: entries, search                   | golem:api/oplog        |
+| keeper (C)     | demo:keeper/api: count-up, put, look …              | key-value store, blobs |
 | approval (C)   | demo:approval/workflow: request, create, await …    | promises, stdout       |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
@@ -70,6 +71,11 @@ def scribe_component() -> bytes:
 @cache
 def auditor_component() -> bytes:
     return recipes.build("auditor").read_bytes()
+
+
+@cache
+def keeper_component() -> bytes:
+    return recipes.build("keeper").read_bytes()
 
 
 @cache

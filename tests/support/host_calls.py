@@ -17,8 +17,18 @@ from executor.wasm.check import canonical
 from executor.wasm.values import Err, Ok
 from oplog.entry import InvocationStarted
 from tests.support.sources import FakeSources
+from tests.support.stores import memory_stores
 
-TABLES = {table.name: table for table in INTERFACES}
+
+def tables():
+    """By name; of two versions of one interface the second has a 2 behind it."""
+    found = {}
+    for table in INTERFACES:
+        found[table.name if table.name not in found else f"{table.name}2"] = table
+    return found
+
+
+TABLES = tables()
 CREATED_NS = 1_700_000_000_000_000_000
 
 
@@ -65,7 +75,7 @@ class FakeSession:
 class Guest:
     """Live if it is given no answers to replay."""
 
-    def __init__(self, *, sources, files, environment=(), arguments=(), replayed=None):
+    def __init__(self, *, sources, files, environment=(), arguments=(), replayed=None, stores=None):
         self.session = FakeSession()
         self.sources = sources
         self.state = HostState(
@@ -76,6 +86,7 @@ class Guest:
             arguments=arguments,
             identity=IDENTITY,
         )
+        self.state.stores = stores or memory_stores()
         self.replayed = replayed
         self.answers = []
         self.calls = []
@@ -92,6 +103,7 @@ class Guest:
         for (parameter, wit_type), argument in zip(types.params, arguments, strict=True):
             canonical(wit_type, argument, where=f"{function} {parameter}")
         self.session.guest_time_ns += 1_000
+        self.session.call_key = f"key-{len(self.calls)}"
         value = self._perform(row, arguments)
         self.calls.append((function, arguments, self.session.guest_time_ns))
         if types.result is None:

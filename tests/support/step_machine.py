@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from oplog.codec import encode_entry, encode_value
-from oplog.engine import TABLES, Batch, Row
+from oplog.engine import TABLES, Batch, Count, Row
 from oplog.entry import End, Entry, InvocationFinished, Log, NoOp, Outcome, Raw, Start
 from oplog.errors import OplogError
 from oplog.payload import reference_digest, split_payloads
@@ -55,6 +55,7 @@ class StepMachine:
             self.submit_unit: 2,
             self.submit_refused: 2,
             self.submit_expecting: 2,
+            self.submit_counting: 2,
             self.reopen_writer: 1,
             self.discard: 1,
             self.delete: 1,
@@ -186,7 +187,32 @@ class StepMachine:
             assert self.submit(batch) == {"NoneType"}
             self.put_rows(rows)
         else:
-            assert self.submit(batch) == {"BatchRefusedError"}
+            assert self.submit(batch) == {"RowChangedError"}
+
+    def submit_counting(self) -> None:
+        """A batch that adds to two numbers, of which one has a bound."""
+        added = [self.random.randrange(-9, 10) for _ in range(2)]
+        counts = [
+            Count("keyvalue", b"\x00n", added[0], most=20),
+            Count("keyvalue", b"\x00m", added[1]),
+        ]
+        numbers = [
+            int.from_bytes(self.rows.get(("keyvalue", count.key), b""), signed=True) + count.added
+            for count in counts
+        ]
+        rows = [Row("results", b"counted", b"%d" % numbers[0])]
+        batch = Batch(rows=rows, counts=counts)
+        if added[0] > 0 and numbers[0] > 20:
+            assert self.submit(batch) == {"CountExceededError"}
+            return
+        assert self.submit(batch) == {"NoneType"}
+        self.put_rows(rows)
+        self.put_rows(
+            [
+                Row(count.table, count.key, number.to_bytes(8, signed=True) if number else None)
+                for count, number in zip(counts, numbers, strict=True)
+            ]
+        )
 
     def reopen_writer(self) -> None:
         """The worker is unloaded and loaded again; what was only buffered is gone."""

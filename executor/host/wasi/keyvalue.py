@@ -1,0 +1,312 @@
+"""`wasi:keyvalue@0.1.0`: buckets, values as resources, batches, numbers.
+
+Reads are remote reads whose answer, the values, is recorded; writes are remote writes, each one
+transaction and applied once however often it is repeated. A bucket is named and not made: it holds
+what was put under its name, whichever worker did.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from executor.durable.definition import Awaited, HostFunctionRow, Local, Recorded
+from executor.durable.function_type import READ_REMOTE, WRITE_REMOTE
+from executor.host.interface import InterfaceTable, host_interface
+from executor.host.state import HostState
+from executor.host.wasi.stored_values import Body, BodyInput, BodyOutput
+from executor.services.environment import VALUE_BYTES_MAX, Caller, Refused
+from executor.wasm.values import Err, Ok
+
+U64_MAX: Final = 2**64 - 1
+
+
+class Bucket:
+    """A `bucket` resource."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cursors: list[str] = []
+        """The last key of each page that was listed, for cursors that are numbers."""
+
+
+class Trace:
+    """An `error` resource."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def caller(state: Any) -> Caller:
+    session = state.session
+    return Caller(worker_id=state.identity.id, worker=session.worker, key=session.call_key)
+
+
+def named(state: HostState, number: int) -> str:
+    return state.handles.get(number, Bucket).name
+
+
+def reading(read: Callable[..., object]) -> Callable[..., Ok | Err]:
+    """A read of the store as an action: its answer, or why there is none."""
+
+    def action(state: Any, bucket: int, *arguments: object) -> Ok | Err:
+        try:
+            return Ok(read(state.stores.keyvalue, named(state, bucket), *arguments))
+        except Refused as refused:
+            return Err(str(refused))
+
+    return action
+
+
+def writing(write: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of `await write(state, bucket, …)`."""
+
+    async def action(state: HostState, bucket: int, *arguments: object) -> Ok | Err:
+        try:
+            return Ok(await write(state, named(state, bucket), *arguments))
+        except Refused as refused:
+            return Err(str(refused))
+
+    return action
+
+
+def traced(state: HostState, answer: Ok | Err) -> Ok | Err:
+    """What the guest gets: an error is a resource."""
+    return answer if isinstance(answer, Ok) else Err(state.handles.add(Trace(str(answer.value))))
+
+
+def observed(state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
+    return traced(state, answer)
+
+
+def incoming(state: HostState, value: bytes | None) -> int | None:
+    return None if value is None else state.handles.add(Body(value))
+
+
+def observe_value(state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
+    if isinstance(answer, Err):
+        return traced(state, answer)
+    value: Any = answer.value
+    return Ok(incoming(state, value))
+
+
+def observe_values(state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
+    if isinstance(answer, Err):
+        return traced(state, answer)
+    values: Any = answer.value
+    return Ok([incoming(state, value) for value in values])
+
+
+async def set_one(state: Any, bucket: str, key: str, value: int) -> None:
+    await set_all(state, bucket, [(key, value)])
+
+
+async def set_all(state: Any, bucket: str, pairs: list[tuple[str, int]]) -> None:
+    values = {key: bytes(state.handles.get(value, Body).content) for key, value in pairs}
+    await state.stores.keyvalue.set_many(caller(state), bucket, values)
+
+
+async def delete_one(state: Any, bucket: str, key: str) -> None:
+    await delete_all(state, bucket, [key])
+
+
+async def delete_all(state: Any, bucket: str, keys: list[str]) -> None:
+    await state.stores.keyvalue.delete_many(caller(state), bucket, keys)
+
+
+async def increment(
+    state: Any, bucket: str, key: str, delta: int, bounds: tuple[int, int] = (0, U64_MAX)
+) -> int:
+    """Raises: Refused beyond the bounds."""
+
+    def change(number: int | None) -> int:
+        total = (number or 0) + delta
+        if not bounds[0] <= total <= bounds[1]:
+            raise Refused(f"{key[:100]!r} would be {total}, which its type does not have")
+        return total
+
+    changed = state.stores.keyvalue.change_number
+    total: int = await changed(caller(state), bucket, key, ["increment", delta], change)
+    return total
+
+
+async def compare_and_swap(state: Any, bucket: str, key: str, old: int, new: int) -> bool:
+    changed = state.stores.keyvalue.change_number
+    request = ["compare-and-swap", old, new]
+    swapped = await changed(
+        caller(state), bucket, key, request, lambda number: new if number == old else None
+    )
+    return swapped is not None
+
+
+def write_row(name: str, write: Callable[..., Any], answer: str) -> Awaited:
+    return Awaited(
+        name=name,
+        function_type=WRITE_REMOTE,
+        action=writing(write),
+        observe=observed,
+        answer=f"result<{answer}, string>",
+    )
+
+
+def read_row(
+    name: str, read: Callable[..., Any], answer: str, observe: Callable[..., Any] = observed
+) -> Recorded:
+    return Recorded(
+        name=name,
+        function_type=READ_REMOTE,
+        action=reading(read),
+        observe=observe,
+        answer=f"result<{answer}, string>",
+    )
+
+
+# -- resources that the guest holds ----------------------------------------------------------------
+
+
+def open_bucket(state: HostState, name: str) -> Ok:
+    return Ok(state.handles.add(Bucket(name)))
+
+
+def trace(state: HostState, error: int) -> str:
+    return state.handles.get(error, Trace).text
+
+
+def new_outgoing(state: HostState) -> int:
+    return state.handles.add(Body())
+
+
+def write_body(state: HostState, value: int) -> Ok:
+    body = state.handles.get(value, Body)
+    return Ok(state.handles.add(BodyOutput(body, VALUE_BYTES_MAX)))
+
+
+def write_body_at_once(state: HostState, value: int, content: bytes) -> Ok | Err:
+    body = state.handles.get(value, Body)
+    if len(body.content) + len(content) > VALUE_BYTES_MAX:
+        return Err(state.handles.add(Trace(f"a value has at most {VALUE_BYTES_MAX} bytes")))
+    body.content += content
+    return Ok()
+
+
+def consume_at_once(state: HostState, value: int) -> Ok:
+    body = state.handles.get(value, Body)
+    return Ok(body.take(body.size))
+
+
+def consume(state: HostState, value: int) -> Ok:
+    return Ok(state.handles.add(BodyInput(state.handles.get(value, Body))))
+
+
+def size(state: HostState, value: int) -> Ok:
+    return Ok(state.handles.get(value, Body).size)
+
+
+ERROR: Final = host_interface(
+    """
+    interface wasi:keyvalue/wasi-keyvalue-error {
+        resource error {
+            trace: func() -> string;
+        }
+    }
+    """,
+    "0.1",
+    [Local("[method]error.trace", trace)],
+)
+
+TYPES: Final = host_interface(
+    """
+    interface wasi:keyvalue/types {
+        use wasi:io/streams@0.2.0.{input-stream, output-stream};
+        use wasi-keyvalue-error.{error};
+
+        resource bucket {
+            open-bucket: static func(name: string) -> result<bucket, error>;
+        }
+        type key = string;
+        resource outgoing-value {
+            new-outgoing-value: static func() -> outgoing-value;
+            outgoing-value-write-body-async: func() -> result<output-stream, error>;
+            outgoing-value-write-body-sync: func(value: list<u8>) -> result<_, error>;
+        }
+        resource incoming-value {
+            incoming-value-consume-sync: func() -> result<list<u8>, error>;
+            incoming-value-consume-async: func() -> result<input-stream, error>;
+            incoming-value-size: func() -> result<u64, error>;
+        }
+    }
+    """,
+    "0.1",
+    [
+        Local("[static]bucket.open-bucket", open_bucket),
+        Local("[static]outgoing-value.new-outgoing-value", new_outgoing),
+        Local("[method]outgoing-value.outgoing-value-write-body-async", write_body),
+        Local("[method]outgoing-value.outgoing-value-write-body-sync", write_body_at_once),
+        Local("[method]incoming-value.incoming-value-consume-sync", consume_at_once),
+        Local("[method]incoming-value.incoming-value-consume-async", consume),
+        Local("[method]incoming-value.incoming-value-size", size),
+    ],
+)
+
+
+def over_buckets(name: str, text: str, rows: list[HostFunctionRow]) -> InterfaceTable:
+    """An interface of functions over the types above."""
+    used = "use types.{bucket, error, key, incoming-value, outgoing-value};"
+    return host_interface(
+        f"interface wasi:keyvalue/{name} {{ {used} {text} }}", "0.1", rows, uses=TYPES.wit.types
+    )
+
+
+EVENTUAL: Final = over_buckets(
+    "eventual",
+    """
+    get: func(bucket: borrow<bucket>, key: key) -> result<option<incoming-value>, error>;
+    set: func(bucket: borrow<bucket>, key: key, outgoing-value: borrow<outgoing-value>)
+        -> result<_, error>;
+    delete: func(bucket: borrow<bucket>, key: key) -> result<_, error>;
+    exists: func(bucket: borrow<bucket>, key: key) -> result<bool, error>;
+    """,
+    [
+        read_row("get", lambda kv, *of: kv.get(*of), "option<list<u8>>", observe_value),
+        read_row("exists", lambda kv, *of: kv.exists(*of), "bool"),
+        write_row("set", set_one, "_"),
+        write_row("delete", delete_one, "_"),
+    ],
+)
+
+BATCH: Final = over_buckets(
+    "eventual-batch",
+    """
+    get-many: func(bucket: borrow<bucket>, keys: list<key>)
+        -> result<list<option<incoming-value>>, error>;
+    keys: func(bucket: borrow<bucket>) -> result<list<key>, error>;
+    set-many: func(
+        bucket: borrow<bucket>, key-values: list<tuple<key, borrow<outgoing-value>>>
+    ) -> result<_, error>;
+    delete-many: func(bucket: borrow<bucket>, keys: list<key>) -> result<_, error>;
+    """,
+    [
+        read_row(
+            "get-many",
+            lambda kv, *of: kv.get_many(*of),
+            "list<option<list<u8>>>",
+            observe_values,
+        ),
+        read_row("keys", lambda kv, *of: kv.all_keys(*of), "list<string>"),
+        write_row("set-many", set_all, "_"),
+        write_row("delete-many", delete_all, "_"),
+    ],
+)
+
+ATOMIC: Final = over_buckets(
+    "atomic",
+    """
+    increment: func(bucket: borrow<bucket>, key: key, delta: u64) -> result<u64, error>;
+    compare-and-swap: func(bucket: borrow<bucket>, key: key, old: u64, new: u64)
+        -> result<bool, error>;
+    """,
+    [
+        write_row("increment", increment, "u64"),
+        write_row("compare-and-swap", compare_and_swap, "bool"),
+    ],
+)
+
+TABLES: Final = (ERROR, TYPES, EVENTUAL, BATCH, ATOMIC)

@@ -1,0 +1,294 @@
+"""`wasi:keyvalue/store`, `batch` and `atomics`, as the drafts of 0.2.0 have them.
+
+| version       | a cursor of `list-keys` | numbers | compare and swap |
+|---------------|-------------------------|---------|------------------|
+| 0.2.0-draft   | u64                     | u64     | not there        |
+| 0.2.0-draft2  | string                  | s64     | `cas`, `swap`    |
+
+The buckets are those of `wasi:keyvalue@0.1.0`. Values cross as lists of bytes.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from executor.durable.definition import Awaited, HostFunctionRow, Local, Recorded
+from executor.durable.function_type import READ_REMOTE, WRITE_REMOTE
+from executor.host.interface import InterfaceTable, host_interface
+from executor.host.state import HostState
+from executor.host.wasi.keyvalue import Bucket, caller, increment, named, reading, writing
+from executor.services.environment import Refused
+from executor.services.keyvalue import Seen
+from executor.wasm.values import Err, Ok, Variant
+
+S64: Final = (-(2**63), 2**63 - 1)
+
+
+class Comparison:
+    """A `cas` resource: a key as it was seen."""
+
+    def __init__(self, bucket: str, key: str, seen: Seen) -> None:
+        self.bucket = bucket
+        self.key = key
+        self.seen = seen
+
+
+def other(answer: Ok | Err) -> Ok | Err:
+    """An error as the interface has it."""
+    return answer if isinstance(answer, Ok) else Err(Variant("other", answer.value))
+
+
+def observed(_state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
+    return other(answer)
+
+
+def read_row(name: str, read: Callable[..., Any], answer: str) -> Recorded:
+    return Recorded(
+        name=name,
+        function_type=READ_REMOTE,
+        action=reading(read),
+        observe=observed,
+        answer=f"result<{answer}, string>",
+    )
+
+
+def write_row(name: str, write: Callable[..., Any], answer: str = "_") -> Awaited:
+    return Awaited(
+        name=name,
+        function_type=WRITE_REMOTE,
+        action=writing(write),
+        observe=observed,
+        answer=f"result<{answer}, string>",
+    )
+
+
+# -- store -----------------------------------------------------------------------------------------
+
+
+def open_bucket(state: HostState, name: str) -> Ok:
+    return Ok(state.handles.add(Bucket(name)))
+
+
+async def set_one(state: Any, bucket: str, key: str, value: bytes) -> None:
+    await state.stores.keyvalue.set_many(caller(state), bucket, {key: value})
+
+
+async def delete_one(state: Any, bucket: str, key: str) -> None:
+    await state.stores.keyvalue.delete_many(caller(state), bucket, [key])
+
+
+def list_behind(state: Any, number: int, cursor: str | None) -> Ok | Err:
+    """A page of keys, and whether more follow."""
+    try:
+        page = state.stores.keyvalue.list_keys(named(state, number), cursor)
+    except Refused as refused:
+        return Err(str(refused))
+    return Ok({"keys": page.keys, "more": page.more})
+
+
+def list_at(state: HostState, number: int, cursor: int | None) -> Ok | Err:
+    """The same, behind the page that was given this number."""
+    cursors = state.handles.get(number, Bucket).cursors
+    if cursor is None:
+        return list_behind(state, number, None)
+    if not 1 <= cursor <= len(cursors):
+        return Err(f"{cursor} is no cursor that this bucket has given")
+    return list_behind(state, number, cursors[cursor - 1])
+
+
+def observe_listed(_state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
+    if isinstance(answer, Err):
+        return other(answer)
+    page: Any = answer.value
+    return Ok({"keys": page["keys"], "cursor": page["keys"][-1] if page["more"] else None})
+
+
+def observe_numbered(state: HostState, answer: Ok | Err, number: int, *_: object) -> Ok | Err:
+    if isinstance(answer, Err):
+        return other(answer)
+    page: Any = answer.value
+    cursor = None
+    if page["more"]:
+        cursors = state.handles.get(number, Bucket).cursors
+        cursors.append(page["keys"][-1])
+        cursor = len(cursors)
+    return Ok({"keys": page["keys"], "cursor": cursor})
+
+
+def store(version: str, cursor: str, listed: Recorded) -> InterfaceTable:
+    return host_interface(
+        f"""
+        interface wasi:keyvalue/store {{
+            variant error {{ no-such-store, access-denied, other(string) }}
+            record key-response {{ keys: list<string>, cursor: option<{cursor}> }}
+            open: func(identifier: string) -> result<bucket, error>;
+            resource bucket {{
+                get: func(key: string) -> result<option<list<u8>>, error>;
+                set: func(key: string, value: list<u8>) -> result<_, error>;
+                delete: func(key: string) -> result<_, error>;
+                exists: func(key: string) -> result<bool, error>;
+                list-keys: func(cursor: option<{cursor}>) -> result<key-response, error>;
+            }}
+        }}
+        """,
+        version,
+        [
+            Local("open", open_bucket),
+            read_row("[method]bucket.get", lambda kv, *of: kv.get(*of), "option<list<u8>>"),
+            read_row("[method]bucket.exists", lambda kv, *of: kv.exists(*of), "bool"),
+            write_row("[method]bucket.set", set_one),
+            write_row("[method]bucket.delete", delete_one),
+            listed,
+        ],
+    )
+
+
+LISTED: Final = partial(
+    Recorded,
+    name="[method]bucket.list-keys",
+    function_type=READ_REMOTE,
+    answer="result<record { keys: list<string>, more: bool }, string>",
+)
+STORE: Final = store("0.2.0-draft", "u64", LISTED(action=list_at, observe=observe_numbered))
+STORE_2: Final = store("0.2.0-draft2", "string", LISTED(action=list_behind, observe=observe_listed))
+
+
+# -- batch -----------------------------------------------------------------------------------------
+
+
+def read_pairs(keyvalue: Any, bucket: str, keys: list[str]) -> list[tuple[str, bytes] | None]:
+    values = keyvalue.get_many(bucket, keys)
+    return [
+        None if value is None else (key, value) for key, value in zip(keys, values, strict=True)
+    ]
+
+
+async def set_all(state: Any, bucket: str, pairs: list[tuple[str, bytes]]) -> None:
+    await state.stores.keyvalue.set_many(caller(state), bucket, dict(pairs))
+
+
+async def delete_all(state: Any, bucket: str, keys: list[str]) -> None:
+    await state.stores.keyvalue.delete_many(caller(state), bucket, keys)
+
+
+def over_buckets(
+    of: InterfaceTable, name: str, text: str, rows: list[HostFunctionRow]
+) -> InterfaceTable:
+    """An interface of functions over the types of a `store`."""
+    return host_interface(
+        f"interface wasi:keyvalue/{name} {{ use store.{{bucket, error}}; {text} }}",
+        of.versions,
+        rows,
+        uses=of.wit.types,
+    )
+
+
+def batch(of: InterfaceTable) -> InterfaceTable:
+    return over_buckets(
+        of,
+        "batch",
+        """
+        get-many: func(bucket: borrow<bucket>, keys: list<string>)
+            -> result<list<option<tuple<string, list<u8>>>>, error>;
+        set-many: func(bucket: borrow<bucket>, key-values: list<tuple<string, list<u8>>>)
+            -> result<_, error>;
+        delete-many: func(bucket: borrow<bucket>, keys: list<string>) -> result<_, error>;
+        """,
+        [
+            read_row("get-many", read_pairs, "list<option<tuple<string, list<u8>>>>"),
+            write_row("set-many", set_all),
+            write_row("delete-many", delete_all),
+        ],
+    )
+
+
+# -- atomics ---------------------------------------------------------------------------------------
+
+
+def see(state: Any, number: int, key: str) -> Ok | Err:
+    try:
+        seen = state.stores.keyvalue.see(named(state, number), key)
+    except Refused as refused:
+        return Err(str(refused))
+    return Ok({"value": seen.value, "version": seen.version})
+
+
+def compared(state: HostState, bucket: str, key: str, seen: Any) -> int:
+    return state.handles.add(Comparison(bucket, key, Seen(seen["value"], seen["version"])))
+
+
+def observe_new(state: HostState, answer: Ok | Err, number: int, key: str) -> Ok | Err:
+    if isinstance(answer, Err):
+        return other(answer)
+    return Ok(compared(state, named(state, number), key, answer.value))
+
+
+def current(state: HostState, number: int) -> Ok:
+    return Ok(state.handles.get(number, Comparison).seen.value)
+
+
+async def swap(state: Any, number: int, value: bytes) -> Ok | Err:
+    """Whether it could be swapped, or what there is instead."""
+    cas = state.handles.get(number, Comparison)
+    keyvalue = state.stores.keyvalue
+    try:
+        if await keyvalue.swap(caller(state), cas.bucket, cas.key, value, cas.seen.version):
+            return Ok()
+        seen = keyvalue.see(cas.bucket, cas.key)
+    except Refused as refused:
+        return Err(Variant("refused", str(refused)))
+    return Err(Variant("changed", {"value": seen.value, "version": seen.version}))
+
+
+def observe_swap(state: HostState, answer: Ok | Err, number: int, _value: bytes) -> Ok | Err:
+    cas = state.handles.get(number, Comparison)
+    state.handles.drop(number)
+    if isinstance(answer, Ok):
+        return answer
+    failed: Any = answer.value
+    if failed.case == "refused":
+        return Err(Variant("store-error", Variant("other", failed.payload)))
+    return Err(Variant("cas-failed", compared(state, cas.bucket, cas.key, failed.payload)))
+
+
+ATOMICS: Final = over_buckets(
+    STORE,
+    "atomics",
+    "increment: func(bucket: borrow<bucket>, key: string, delta: u64) -> result<u64, error>;",
+    [write_row("increment", increment, "u64")],
+)
+
+SEEN: Final = "record { value: option<list<u8>>, version: list<u8> }"
+ATOMICS_2: Final = over_buckets(
+    STORE_2,
+    "atomics",
+    """
+    variant cas-error { store-error(error), cas-failed(cas) }
+    resource cas {
+        new: static func(bucket: borrow<bucket>, key: string) -> result<cas, error>;
+        current: func() -> result<option<list<u8>>, error>;
+    }
+    increment: func(bucket: borrow<bucket>, key: string, delta: s64) -> result<s64, error>;
+    swap: func(cas: cas, value: list<u8>) -> result<_, cas-error>;
+    """,
+    [
+        Recorded(
+            name="[static]cas.new",
+            function_type=READ_REMOTE,
+            action=see,
+            observe=observe_new,
+            answer=f"result<{SEEN}, string>",
+        ),
+        Local("[method]cas.current", current),
+        write_row("increment", partial(increment, bounds=S64), "s64"),
+        Awaited(
+            name="swap",
+            function_type=WRITE_REMOTE,
+            action=swap,
+            observe=observe_swap,
+            answer=f"result<_, variant {{ refused(string), changed({SEEN}) }}>",
+        ),
+    ],
+)
+
+TABLES: Final = (STORE, STORE_2, batch(STORE), batch(STORE_2), ATOMICS, ATOMICS_2)
