@@ -1,5 +1,6 @@
 """One store, several terminals: who runs it is asked by the others, and may be lost at any time."""
 
+import json
 import stat
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -60,6 +61,61 @@ def test_a_worker_is_loaded_where_the_process_that_runs_the_store_has_it(termina
     assert "loaded       yes" in terminals.shem("worker", "adder/w").stdout
     server.kill()
     assert loaded() is False, "a killed process leaves its socket"
+
+
+def test_an_oplog_is_followed_from_another_terminal_until_its_worker_is_deleted(terminals):
+    assert terminals.shem("invoke", "adder/w", "add", "5", "--key", "first").code == 0
+    alone = terminals.start("oplog", "adder/w", "--follow")
+    assert "create" in alone.process.stdout.readline()
+    server = terminals.serve()
+    searching = terminals.start(
+        "oplog", "adder/w", "--follow", "--json", "--search", "key:second OR result:7"
+    )
+    assert terminals.shem("invoke", "adder/w", "add", "2", "--key", "second").code == 0
+    found = [json.loads(searching.process.stdout.readline()) for _ in range(3)]
+    assert [entry["kind"] for entry in found] == [
+        "pending-invocation",
+        "invocation-started",
+        "invocation-finished",
+    ]
+    limited = terminals.shem("oplog", "adder/w", "--follow", "--limit", "2")
+    assert (limited.code, limited.stderr) == (0, "")
+    ended = alone.press_ctrl_c()
+    assert ended.code == 130
+    assert ended.stdout.endswith("  invocation-finished   7\n")
+    assert ended.stderr.startswith("shem: interrupted")
+    assert terminals.shem("delete", "adder/w").code == 0
+    told = searching.ended()
+    assert (told.code, told.stdout) == (1, "")
+    assert json.loads(told.stderr) == {
+        "kind": "deleted",
+        "message": "the worker was deleted",
+        "where": "adder/w",
+        "hint": "it has no more entries",
+    }
+    assert server.press_ctrl_c().code == 130
+
+
+def test_workers_are_listed_page_by_page_while_others_come_and_go(terminals):
+    server = terminals.serve()
+    for name in "abcde":
+        assert terminals.shem("invoke", f"adder/{name}", "add", "1").code == 0
+    assert terminals.shem("invoke", "adder/broken", "fail").code == 1
+
+    def page(*options):
+        listed = terminals.shem("workers", "adder", "--limit", "2", "--json", *options).json
+        return [worker["worker"] for worker in listed["workers"]], listed["cursor"]
+
+    first, cursor = page()
+    assert first == ["adder/a", "adder/b"]
+    for gone in ("adder/b", "adder/broken", "adder/c"):
+        assert terminals.shem("delete", gone).code == 0
+    assert page("--cursor", cursor) == (["adder/d", "adder/e"], page("--cursor", cursor)[1])
+    assert page("--status", "failed") == ([], None)
+    refused = terminals.shem("workers", "--cursor", "12xy")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "'12xy' is no cursor" in refused.stderr
+    assert server.press_ctrl_c().code == 130
 
 
 def test_output_of_the_guest_reaches_the_terminal_that_asked(terminals):
