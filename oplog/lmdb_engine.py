@@ -27,11 +27,9 @@ environment usable. LMDB reports a write that was cut short as an I/O error: whe
 is then asked of the file system. The map is 1 TiB of address space from the start, since it cannot
 grow under live readers.
 
-Cut short. A file that ends before what it holds is found out at the opening (`oplog.whole`): a read
-behind its end would kill the process.
-
 Readers take a snapshot for each page and close it, so that pages of deleted entries can be used
 again. An opening for reading works beside a writer of another process, and creates no store.
+Every opening refuses a file that was cut short (`oplog.whole`): reading it would kill the process.
 """
 
 import threading
@@ -229,9 +227,8 @@ class LmdbEngine(Engine):
 
     def _needed_bytes(self) -> int:
         """Up to where the last transaction numbered pages."""
-        pages: int = self._environment.info()["last_pgno"] + 1
-        size: int = self._environment.stat()["psize"]
-        return pages * size
+        environment = self._environment
+        return (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
 
     def _make_whole(self) -> None:
         """After a commit, and before the first one: a page of LMDB's list of free pages that is
