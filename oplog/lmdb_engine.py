@@ -267,13 +267,10 @@ class LmdbEngine(Engine):
                 tails.pop(worker_id, None)
             together.append(batch)
         self._put_entries(transaction, together, tails)
-
-        def read(table: str, key: bytes) -> object:
-            return transaction.get(key, db=self._databases[table])
-
+        databases = self._databases
         for batch in batches:
-            for row in decided_rows(batch, read):
-                table = self._databases[row.table]
+            for row in decided_rows(batch, lambda of, key: transaction.get(key, db=databases[of])):
+                table = databases[row.table]
                 if row.value is None:
                     transaction.delete(row.key, db=table)
                 else:
