@@ -56,7 +56,32 @@ TWO = b"""
   (export "x:y/a" (instance $i)) (export "x:y/b" (instance $i)))
 """
 
+ILL_FORMED = rb"""
+(component
+  (import "demo:relay/peer" (instance $peer
+    (export "call" (func (param "text" string) (result (result string (error string)))))))
+  (core module $Memory
+    (memory (export "memory") 1)
+    (data (i32.const 8) "\ff\fe text")
+    (data (i32.const 64) "\08\00\00\00\02\00\00\00")
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))
+  (core instance $memory (instantiate $Memory))
+  (alias core export $memory "memory" (core memory $mem))
+  (alias core export $memory "cabi_realloc" (core func $realloc))
+  (core func $call (canon lower (func $peer "call") (memory $mem) (realloc $realloc)))
+  (core module $M (import "h" "call" (func $call (param i32 i32 i32)))
+    (func (export "send") (call $call (i32.const 8) (i32.const 2) (i32.const 512)))
+    (func (export "text") (result i32) (i32.const 64))
+    (func (export "char") (result i32) (i32.const 0xd800)))
+  (core instance $m (instantiate $M (with "h" (instance (export "call" (func $call))))))
+  (func (export "send") (canon lift (core func $m "send")))
+  (func (export "text") (result string)
+    (canon lift (core func $m "text") (memory $mem) (realloc $realloc)))
+  (func (export "char") (result char) (canon lift (core func $m "char"))))
+"""
+
 FILES = {
+    "ill.wat": ILL_FORMED,
     "adder.wat": guests.ADDER,
     "relay.wat": programs.RELAY,
     "exits.wat": EXITS,
@@ -262,6 +287,9 @@ def test_what_cannot_be_asked_says_why(shem, tmp_path, arguments, kind, says):
             "guest-error",
             "surrogate",
         ),
+        (("ill.wat", "--host", "hosts:wrong"), ("a/w", "send"), "guest-trap", "utf-8"),
+        (("ill.wat", "--host", "hosts:wrong"), ("a/w", "text"), "guest-trap", "utf-8"),
+        (("ill.wat", "--host", "hosts:wrong"), ("a/w", "char"), "guest-trap", "char"),
         (("two.wat",), ("a/w", "run-it"), "usage", "ambiguous: x:y/a.{run-it}, x:y/b.{run-it}"),
     ],
 )
