@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from executor.durable.retry import RetryPolicy
     from executor.durable.retry import TransientError as Transient
+    from executor.durable.retry_rules import RetryRule
     from executor.errors import InvocationError, RequestError, ShemError
     from executor.executor import Executor
     from executor.host.embedder import HostCall, host_function
@@ -24,6 +25,7 @@ __all__ = [
     "Ok",
     "RequestError",
     "RetryPolicy",
+    "RetryRule",
     "ShemError",
     "Some",
     "Transient",
@@ -40,6 +42,7 @@ HOMES: Final = {
     "Ok": "executor.wasm.values:Ok",
     "RequestError": "executor.errors:RequestError",
     "RetryPolicy": "executor.durable.retry:RetryPolicy",
+    "RetryRule": "executor.durable.retry_rules:RetryRule",
     "ShemError": "executor.errors:ShemError",
     "Some": "executor.wasm.values:Some",
     "Transient": "executor.durable.retry:TransientError",

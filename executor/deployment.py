@@ -12,7 +12,8 @@ from typing import TypedDict
 import msgspec
 import trio
 
-from executor.durable.retry import RetryPolicy, recorded_policy
+from executor.durable.retry import recorded_policy
+from executor.durable.retry_rules import Deployable, recorded_retry_rules, refuse_unmatched, split
 from executor.errors import UsageError
 from executor.records import Deployed, InitialFile
 from executor.services.components import (
@@ -48,10 +49,12 @@ class DeployOptions(TypedDict, total=False):
     """`MODULE:ATTR` of host functions, imported from a directory, now and at recovery."""
     host_directory: str
     """That directory; the current one if it is left out."""
-    retry: RetryPolicy | None
-    """What its workers retry by until their guests say otherwise; None for the default policy."""
     allow_net: Sequence[str]
     """What its workers may reach: rules as `executor.services.egress` has them."""
+    retry: Deployable
+    """What its workers retry by until their guests say otherwise, None for the default policy, and
+    the rules for what has a policy of its own: one policy, or a sequence of it and rules.
+    """
     limits: dict[str, int]
     """By the names, and in the units, of `executor.services.limits`."""
 
@@ -69,16 +72,19 @@ async def deploy(
     check_surroundings("deploy", options.get("config", {}))
     check_files(options)
     recorded_rules(options.get("allow_net", ()))
-    retry = None if (policy := options.get("retry")) is None else recorded_policy(policy)
+    policy, rules = split(options.get("retry"))
+    retry = None if policy is None else recorded_policy(policy)
+    retry_rules = recorded_retry_rules(rules)
     tell = progress or ignore_progress
     component = await trio.to_thread.run_sync(compile_checked, services, wasm, options, tell)
+    refuse_unmatched(retry_rules, imported_functions(component))
     tell("storing")
     async with services.revisions.deploying:
         # A number is taken once it is durable: the next deployment waits, if this one is cancelled
         # too, since its commit is under way.
         with trio.CancelScope(shield=True):
             row, contents = revision_row(services, wasm, name, options, component)
-            row = msgspec.structs.replace(row, retry=retry)
+            row = msgspec.structs.replace(row, retry=retry, retry_rules=retry_rules)
             existing = same_revision(services.store.engine, row)
             if existing is None:
                 await submit(services.store, deployment(row, contents), name)
@@ -91,6 +97,15 @@ async def deploy(
         imports=found.imports,
         exports=found.exports,
     )
+
+
+def imported_functions(component: Component) -> list[str]:
+    """As oplogs name them: without versions."""
+    return [
+        f"{imported.name}.{name}" if imported.name else name
+        for imported in component.imports
+        for name in imported.functions
+    ]
 
 
 def check_files(options: DeployOptions) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypedDict
 
 import msgspec
 
-from oplog.entry import Entry, Retry
+from oplog.entry import Entry, Retry, RetryRule
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -45,6 +45,7 @@ class RevisionRecord(Record, frozen=True, kw_only=True):
     host_directory: str = ""
     retry: Retry | None = None
     allow_net: tuple[str, ...] = ()
+    retry_rules: tuple[RetryRule, ...] = ()
 
 
 class ComponentRecord(Record, frozen=True, kw_only=True):

@@ -103,6 +103,21 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     max_jitter_factor: float | None = None
 
 
+class RetryRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Which failures have a policy of their own. What is empty is not asked for; of several
+    alternatives one is enough.
+    """
+
+    name: str
+    functions: tuple[str, ...] = ()
+    """`demo:bank/*`: a function's name as in `start`, in which `*` stands for anything."""
+    errors: tuple[str, ...] = ()
+    """The kind of an error, or a part of its text."""
+    statuses: tuple[str, ...] = ()
+    """`503`, `5xx`."""
+    policy: Retry
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Why an invocation failed: a `kind` of the error list, and the sentence."""
 
@@ -147,6 +162,8 @@ class Create(Recorded, frozen=True, kw_only=True, tag=TAGS["create"]):
     """The policy until the guest sets one; absent for the default one."""
     allow_net: tuple[str, ...] = ()
     """What the worker may reach besides what its revision may: rules of `--allow-net`."""
+    retry_rules: tuple[RetryRule, ...] = ()
+    """Policies that hold whatever the guest sets; the first rule that fits a failure counts."""
 
 
 class Start(Recorded, frozen=True, kw_only=True, tag=TAGS["start"]):
@@ -287,6 +304,8 @@ class Error(Recorded, frozen=True, kw_only=True, tag=TAGS["error"]):
     details: str = ""
     retry_at: int | None = None
     """Wall time of the next attempt; absent if there is none."""
+    policy: str = ""
+    """The rule that chose the policy; "" for the worker's own."""
 
 
 class Log(Recorded, frozen=True, kw_only=True, tag=TAGS["log"]):

@@ -57,7 +57,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.durable.marks",
         "executor.durable.reasons",
         "executor.durable.retry",
-        "executor.durable.retrying",
         "executor.durable.scopes",
         "executor.durable.signal",
         "executor.durable.trace",
@@ -89,6 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "executor.server": (
         "executor.deployment",
         "executor.durable.retry",
+        "executor.durable.retry_rules",
         "executor.errors",
         "executor.executor",
         "executor.records",

@@ -1,5 +1,6 @@
 """`shem deploy`, `components` and `component`."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +24,12 @@ from executor.cli.parse import (
     limit,
     pair,
     read_file,
-    retry_policy,
-    retry_text,
     unicode_text,
 )
+from executor.cli.retry_text import retry_option, retry_text
 from executor.deployment import DeployOptions
-from executor.durable.retry import DEFAULT_POLICY, RetryPolicy, policy_of
+from executor.durable.retry import DEFAULT_POLICY, RetryPolicy
+from executor.durable.retry_rules import RetryRule, joined
 from executor.errors import ShemError
 from executor.records import ComponentRecord, Deployed, InitialFile, RevisionRecord, time_text
 from executor.server.operations import Operations
@@ -48,8 +49,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     host: tuple[str, ...]
     limits: tuple[tuple[str, int], ...]
     config: tuple[tuple[str, str], ...]
-    retry: RetryPolicy | None
     allow_net: tuple[str, ...]
+    retry: tuple[RetryPolicy | RetryRule, ...]
 
     @property
     def component(self) -> str:
@@ -63,7 +64,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
             host=self.host,
             limits=dict(self.limits),
             config=dict(self.config),
-            retry=self.retry,
+            retry=self.retry or None,
             allow_net=self.allow_net,
         )
 
@@ -71,9 +72,11 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 def deployment_options(command: Command) -> Command:
     """What `Deployment` has besides the file."""
     for option in (
-        click.option("--retry", metavar="POLICY", type=retry_policy,
+        click.option("--retry", metavar="[NAME:…]POLICY", type=retry_option, multiple=True,
                      help="Attempts at what may pass, until the guest sets its own policy; what is"
-                     f" not named is as in {retry_text(DEFAULT_POLICY)}."),
+                     f" not said is as in {retry_text(DEFAULT_POLICY)}. With a NAME, function=,"
+                     " error= or status= it is a rule: the first one that fits a failure decides,"
+                     " whatever the guest sets. 'never' is a policy."),
         click.option("--allow-net", metavar="HOST[:PORT]", type=unicode_text, multiple=True,
                      help="What they may reach, else nothing:"
                      " example.com:443, '*.example.com', '*', 10.0.0.0/8."),
@@ -207,8 +210,8 @@ def _options(revision: RevisionRecord) -> list[str]:
         *(f"--host {name}, of {revision.host_directory}" for name in revision.host),
         *(f"--allow-net {rule}" for rule in revision.allow_net),
     ]
-    if revision.retry is not None:
-        lines.append(f"--retry {retry_text(policy_of(revision.retry))}")
+    retries = joined(revision.retry, revision.retry_rules)
+    lines += [f"--retry {shlex.quote(retry_text(retry))}" for retry in retries]
     return [one_line(line) for line in lines]
 
 

@@ -8,6 +8,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "deploy": (
         "shem deploy counter.wasm",
         "shem deploy bank.wasm --env CURRENCY=EUR --host rates:lookup",
+        "shem deploy bank.wasm --host rates:lookup --retry 'rates:status=429|5xx,max-attempts=10'",
         "shem deploy bank.wasm --file rates.csv:/etc/rates --host rates:lookup",
         "shem deploy counter.wasm --limit memory=64MiB --retry max-attempts=5,max-delay=10s",
     ),

@@ -1,18 +1,15 @@
-"""The small notations of options: `K=V`, `memory=64MiB`, `SRC:DST:rw`, a retry policy."""
+"""The small notations of options: `K=V`, `memory=64MiB`, `SRC:DST:rw`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from executor.durable.retry import RetryPolicy
 from executor.records import InitialFile
 
 SIZE: Final = re.compile(r"(\d+)\s*([A-Za-z]*)")
-DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-DURATIONS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0}
 UNITS: Final[dict[str, int]] = {
     "": 1,
     "b": 1,
@@ -59,57 +56,6 @@ def seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise click.BadParameter(f"{text!r} is no number of seconds")
     return value
-
-
-def retry_policy(text: str) -> RetryPolicy:
-    """`max-attempts=5,min-delay=100ms,max-delay=1s,multiplier=3,jitter=0.15`, any of them."""
-    fields: dict[str, Any] = {}
-    for part in text.split(","):
-        name, divider, value = part.strip().partition("=")
-        known = RETRY_FIELDS.get(name)
-        if known is None or not divider:
-            raise click.BadParameter(f"{part!r} is none of {', '.join(RETRY_FIELDS)}, with =VALUE")
-        field, read = known
-        if field in fields:
-            raise click.BadParameter(f"{name} is given twice")
-        try:
-            fields[field] = read(value)
-        except ValueError:
-            what = "a duration, as 100ms, 1.5s or 2m" if read is duration_s else "a number"
-            raise click.BadParameter(f"{value!r} is not {what}, for {name}") from None
-    return RetryPolicy(**fields)
-
-
-def duration_s(text: str) -> float:
-    """Seconds in `100ms`, `1.5s`, `2m` or `1h`. Raises: ValueError."""
-    found = DURATION.fullmatch(text)
-    if found is None:
-        raise ValueError
-    return float(found[1]) * DURATIONS_S[found[2]]
-
-
-def retry_text(policy: RetryPolicy) -> str:
-    """The notation that `retry_policy` reads."""
-    parts = []
-    for name, (field, read) in RETRY_FIELDS.items():
-        value = getattr(policy, field)
-        if value is not None:
-            parts.append(f"{name}={duration_text(value) if read is duration_s else f'{value:g}'}")
-    return ",".join(parts)
-
-
-def duration_text(seconds: float) -> str:
-    return f"{seconds * 1_000:g}ms" if seconds < 1 else f"{seconds:g}s"
-
-
-RETRY_FIELDS: Final[dict[str, tuple[str, Callable[[str], float]]]] = {
-    "max-attempts": ("attempts_max", int),
-    "min-delay": ("min_delay_s", duration_s),
-    "max-delay": ("max_delay_s", duration_s),
-    "multiplier": ("multiplier", float),
-    "jitter": ("max_jitter_factor", float),
-}
-"""What each field of a policy is called, and how it is read."""
 
 
 def initial_file(text: str) -> InitialFile:

@@ -8,10 +8,11 @@
 | anything else the host or guest raised | a failure at once                         |
 | divergence, limit, bad request         | never again by itself                     |
 
-A transient failure is tried again inside its call where that can be (`durable/retrying.py`). Else a
-retry is a rebuild: the instance is thrown away and the invocation goes on from the oplog, so that
-only the failing call is performed again, under its own start; what an open atomic region held
-runs again as a whole. Attempts of both kinds are counted together.
+Which policy that is, the failure says: it is chosen once (`durable/retry_rules.py`). A transient
+failure is tried again inside its call where that can be (`durable/retrying.py`). Else a retry is a
+rebuild: the instance is thrown away and the invocation goes on from the oplog, so that only the
+failing call is performed again, under its own start; what an open atomic region held runs again as
+a whole. Attempts of both kinds are counted together.
 """
 
 import math
@@ -24,10 +25,6 @@ from executor.errors import UsageError
 from oplog.entry import Retry, SetRetryPolicy
 
 NS_PER_S: Final = 1_000_000_000
-
-
-class TransientError(Exception):
-    """Raised by a host function whose failure may pass: the call is tried again by policy."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +42,64 @@ DELAY_MAX_S: Final = 1e9
 """Thirty years: what a longer delay is cut to, so that its end is a time."""
 ATTEMPTS_MAX: Final = 2**32 - 1
 DEFAULT_POLICY: Final = RetryPolicy()
+NEVER: Final = RetryPolicy(attempts_max=1)
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """What decides about one failure, wherever that is."""
+
+    policy: RetryPolicy
+    rule: str = ""
+    """The name of the rule that chose it; "" for the worker's own policy."""
+
+
+class TransientError(Exception):
+    """Raised by a host function whose failure may pass: the call is tried again by policy."""
+
+    status: int | None = None
+    """Of HTTP."""
+    kind: str = ""
+    """A short word for what went wrong, as `rate-limited`."""
+    retry_after_s: float = 0.0
+    """How long the peer asks to be left alone."""
+    chosen: Chosen | None = None
+    """Set where the failure is first met."""
+
+    def __init__(
+        self,
+        *message: object,
+        status: int | None = None,
+        kind: str = "",
+        retry_after_s: float = 0.0,
+    ) -> None:
+        """A deployment's rules choose a policy by the text, `kind` and `status`."""
+        if not 0 <= retry_after_s < math.inf:
+            raise ValueError(f"retry_after_s is {retry_after_s}: no time to wait")
+        super().__init__(*message)
+        self.status = status
+        self.kind = kind
+        self.retry_after_s = retry_after_s
+
+
+class TransientAnswer(TransientError):
+    """An effect has an answer that may be better in a moment: no connection, a busy peer.
+
+    Whoever raises it has the guest's answer ready for when it is not tried again. An answer with a
+    `status` is tried again only by a rule that names the status: without one it is an answer as any
+    other.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        answer: object,
+        *,
+        status: int | None = None,
+        kind: str = "",
+        retry_after_s: float = 0.0,
+    ) -> None:
+        super().__init__(message, status=status, kind=kind, retry_after_s=retry_after_s)
+        self.answer = answer
 
 
 def retry_delay_s(
@@ -64,7 +119,7 @@ def retry_delay_s(
     return min(min(policy.max_delay_s, grown) * jitter, DELAY_MAX_S)
 
 
-def recorded_policy(policy: RetryPolicy) -> Retry:
+def recorded_policy(policy: RetryPolicy, where: str = "retry policy") -> Retry:
     """A deployment's policy as its workers record it. Raises: UsageError."""
     delays = policy.min_delay_s, policy.max_delay_s
     factors = policy.multiplier, policy.max_jitter_factor or 0.0
@@ -78,7 +133,7 @@ def recorded_policy(policy: RetryPolicy) -> Retry:
     elif not all(0 <= factor < math.inf for factor in factors):
         why = "multiplier and jitter are finite and not negative"
     if why:
-        raise UsageError(why, where="retry policy", hint="see `shem deploy --help`")
+        raise UsageError(why, where=where, hint="see `shem deploy --help`")
     return Retry(
         attempts_max=policy.attempts_max,
         min_delay_ns=round(policy.min_delay_s * NS_PER_S),

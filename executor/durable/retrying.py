@@ -8,9 +8,15 @@ attempt is an `error` entry, committed before the wait, so attempts and delay ou
 |----------------------------------------------|-----------------------------------------------|
 | may be repeated, outside of regions and      | tried again here, by policy                   |
 | zones, and the delay is at most 20 s         |                                               |
-| attempts are used up                         | its answer, if it has one; else as below      |
+| the delay is longer                          | the guest is left and the loop waits          |
+| attempts are used up, or the peer asks for a | its answer, if it has one; else as below      |
+| longer pause than the policy ever makes      |                                               |
 | anything else                                | its answer, if it has one; else the guest is  |
 |                                              | left and the loop decides (`worker/loop.py`)  |
+
+Which policy decides is chosen once a failure, where it is met, and kept with it
+(`durable/retry_rules.py`): the loop goes by the same one. Attempts of a call are counted together,
+whatever policies they failed by.
 
 Threads: effects run in trio; policy and modes are read as the guest left them when it began to
 wait, or the call.
@@ -25,26 +31,21 @@ from executor.durable.effects import Effect, Rest
 from executor.durable.function_type import may_repeat
 from executor.durable.modes import Modes
 from executor.durable.open_effects import OpenEffects
-from executor.durable.retry import NS_PER_S, RetryPolicy, TransientError, retry_delay_s
+from executor.durable.retry import DELAY_MAX_S as TIME_MAX_S
+from executor.durable.retry import (
+    NS_PER_S,
+    Chosen,
+    TransientAnswer,
+    TransientError,
+    retry_delay_s,
+)
+from executor.durable.retry_rules import RetryRules
 from executor.sources import Sources
 from oplog.entry import Entry, Error
 from oplog.writer import Writer
 
 DELAY_MAX_S: Final = 20.0
 """A longer wait gives up the instance instead."""
-
-
-class TransientAnswer(TransientError):
-    """An effect has an answer that may be better in a moment: no connection, a busy peer.
-
-    Whoever raises it has the guest's answer ready for when it is not tried again.
-    """
-
-    def __init__(self, message: str, answer: object, *, retry_after_s: float = 0.0) -> None:
-        """`retry_after_s` is how long the peer asks to be left alone."""
-        super().__init__(message)
-        self.answer = answer
-        self.retry_after_s = retry_after_s
 
 
 class Session(Protocol):
@@ -63,16 +64,15 @@ class Retrying:
         self._session = session
         self._sources = sources
         self._attempts = attempts
+        self.rules = RetryRules()
+        """The worker's, from its creation on."""
 
     def wrap(self, effect: Effect, start_index: int, *, idempotent: bool) -> Effect:
         """The effect with its retries. On the lane, when the call begins or is taken up again."""
         modes = self._session.modes
+        own = modes.policy
         repeatable = may_repeat(effect.function_type, idempotent=idempotent)
-        if not start_index or not repeatable or modes.begin:
-            policy = RetryPolicy(attempts_max=1)
-        else:
-            policy = modes.policy
-
+        here = repeatable and start_index != 0 and not modes.begin
         rest = Rest()
 
         async def run() -> object:
@@ -80,35 +80,47 @@ class Retrying:
                 try:
                     return await effect.run()
                 except TransientError as failure:
-                    delay_ns = await self._delay_ns(failure, start_index, policy)
-                    if delay_ns is not None:
-                        rest.active = True
-                        await self._sources.sleep_until(self._sources.monotonic_ns() + delay_ns)
-                        rest.active = False
-                    elif isinstance(failure, TransientAnswer):
+                    failure.chosen = self.rules.choose(effect.function, failure, own)
+                    delay_s = await self._count(failure, start_index) if here else None
+                    if delay_s is None and isinstance(failure, TransientAnswer):
                         return failure.answer
-                    else:
+                    if delay_s is None or delay_s > DELAY_MAX_S:
                         raise
+                rest.active = True
+                wait_ns = int(delay_s * NS_PER_S)
+                await self._sources.sleep_until(self._sources.monotonic_ns() + wait_ns)
+                rest.active = False
 
         return replace(effect, run=run, rest=rest)
 
-    async def _delay_ns(
-        self, failure: TransientError, start_index: int, policy: RetryPolicy
-    ) -> int | None:
-        """Counts a failed attempt, durably; how long to wait for the next one, None for none."""
+    def chosen(self, failure: TransientError) -> Chosen:
+        """What decides about a failure that left the guest; a trap is of no function."""
+        return failure.chosen or self.rules.choose("", failure, self._session.modes.policy)
+
+    def next_attempt(self, failure: TransientError, *counts: int) -> tuple[int, float | None]:
+        """Failed attempts with this one, of whichever entry counts most, and the seconds until the
+        next attempt, None if there is none. Under the worker's lock, or once the guest was left.
+        """
+        failed = 1 + max(self._attempts(index) for index in counts)
+        policy = self.chosen(failure).policy
+        delay_s = retry_delay_s(policy, failed, self._sources.random_unit)
+        pause_s = failure.retry_after_s
+        too_long = pause_s > max(DELAY_MAX_S, policy.max_delay_s)
+        if delay_s is None or (too_long and isinstance(failure, TransientAnswer)):
+            return failed, None
+        return failed, min(max(delay_s, pause_s), TIME_MAX_S)
+
+    async def _count(self, failure: TransientError, start_index: int) -> float | None:
+        """Seconds until the next attempt, None if there is none. The failed one is counted,
+        durably, if the wait is to be here.
+        """
         session = self._session
         with session.writer.lock:
             if session.effects.closing:
                 return None
-            failed_attempts = self._attempts(start_index) + 1
-            delay_s = retry_delay_s(policy, failed_attempts, self._sources.random_unit)
-            if delay_s is None:
-                return None
-            if isinstance(failure, TransientAnswer):
-                delay_s = max(delay_s, failure.retry_after_s)
-            if delay_s > DELAY_MAX_S:
-                return None
-            delay_ns = int(delay_s * NS_PER_S)
+            _, delay_s = self.next_attempt(failure, start_index)
+            if delay_s is None or delay_s > DELAY_MAX_S:
+                return delay_s
             now = self._sources.wall_ns()
             session.append(
                 Error(
@@ -116,8 +128,9 @@ class Retrying:
                     retry_from=start_index,
                     kind="guest-error",
                     details=str(failure),
-                    retry_at=now + delay_ns,
+                    retry_at=now + int(delay_s * NS_PER_S),
+                    policy=self.chosen(failure).rule,
                 )
             )
         await session.commit()
-        return delay_ns
+        return delay_s

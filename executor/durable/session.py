@@ -379,12 +379,16 @@ class DurableSession:
         self.modes.set_level(level, index, self.keys.namespace)
 
     @property
+    def failing_call(self) -> int:
+        """The index of the call that failed, 0 if none did."""
+        return self.failing_start or self.open_start
+
+    @property
     def retry_from(self) -> int:
         """What failed attempts are counted by: the outermost open begin, else the call that failed,
         else the invocation.
         """
-        failing = self.failing_start or self.open_start
-        return self.modes.begin or failing or self.invocation_index
+        return self.modes.begin or self.failing_call or self.invocation_index
 
     @property
     def may_suspend(self) -> bool:

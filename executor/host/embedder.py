@@ -7,9 +7,11 @@
         ...  # call.key is the derived idempotency key: the same in every attempt
 
 `async def` runs in trio, a plain `def` in a worker thread; neither holds up a guest's lane. What it
-returns is checked against the signature. `raise Transient(...)` is tried again by policy, any other
-exception fails the invocation with its text, whatever class it has: to the executor it is never an
-error of its own. The signature may be preceded by the WIT types that it names.
+returns is checked against the signature. `raise Transient(...)` is tried again by policy, which a
+deployment's rules choose by its text, and by `status=` and `kind=` if it has them; `retry_after_s=`
+is a pause that is kept. Any other exception fails the invocation with its text, whatever class it
+has: to the executor it is never an error of its own. The signature may be preceded by the WIT types
+that it names.
 
 Modules of host functions are imported as Python does, once a process. Only where another module of
 the name is loaded already, from elsewhere, a single file is loaded a second time, under a name of
@@ -306,8 +308,20 @@ def guest_error(error: Exception | SystemExit) -> Exception:
     """What an exception of an embedder's function means to the worker: transient, or a failure."""
     leaves = list(exceptions_in(error))
     if all(isinstance(leaf, TransientError) for leaf in leaves):
-        return TransientError("; ".join(str(leaf) for leaf in leaves))
+        return merged([leaf for leaf in leaves if isinstance(leaf, TransientError)])
     return GuestError("; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves))
+
+
+def merged(errors: Sequence[TransientError]) -> TransientError:
+    """Several at once as one: of what they say about themselves, what all of them say."""
+    statuses = {error.status for error in errors}
+    kinds = {error.kind for error in errors}
+    return TransientError(
+        "; ".join(map(str, errors)),
+        status=statuses.pop() if len(statuses) == 1 else None,
+        kind=kinds.pop() if len(kinds) == 1 else "",
+        retry_after_s=max(error.retry_after_s for error in errors),
+    )
 
 
 def exceptions_in(error: Exception | SystemExit) -> Iterator[Exception | SystemExit]:

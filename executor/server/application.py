@@ -67,8 +67,8 @@ async def deploy(shem: Executor, asked: wire.DeployRequest, listener: Listener) 
         host_directory=asked.host_directory,
         limits=asked.limits,
         config=asked.config,
-        retry=asked.retry,
         allow_net=asked.allow_net,
+        retry=[*([] if asked.retry is None else [asked.retry]), *asked.retry_rules],
     )
     return shapes.deployed_json(deployed)
 

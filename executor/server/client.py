@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from executor.deployment import DeployOptions, host_directory
+from executor.durable.retry_rules import split
 from executor.errors import Busy, ShemError, StoreError, UsageError
 from executor.records import (
     Accepted,
@@ -78,6 +79,7 @@ class AskedExecutor:
         progress: Callable[[str], None] | None = None,
         **options: Unpack[DeployOptions],
     ) -> Deployed:
+        policy, rules = split(options.get("retry"))
         request = wire.DeployRequest(
             wasm=wasm,
             name=name,
@@ -87,8 +89,9 @@ class AskedExecutor:
             host_directory=host_directory(options),
             limits=options.get("limits", {}),
             config=options.get("config", {}),
-            retry=options.get("retry"),
             allow_net=tuple(options.get("allow_net", ())),
+            retry=policy,
+            retry_rules=rules,
         )
         answer = await self._ask("deploy", request, progress or ignore_text)
         return wire.record_of(answer, Deployed)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from executor.durable.retry import RetryPolicy
+from executor.durable.retry_rules import RetryRule
 from executor.errors import (
     BadArguments,
     ComponentRejected,
@@ -77,6 +78,7 @@ class DeployRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     config: dict[str, str] = {}
     retry: RetryPolicy | None = None
     allow_net: tuple[str, ...] = ()
+    retry_rules: tuple[RetryRule, ...] = ()
 
 
 class SubmitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

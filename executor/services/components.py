@@ -26,7 +26,7 @@ import msgspec
 
 from executor.errors import ComponentNotFound, UsageError
 from oplog.engine import Batch, Engine, Row
-from oplog.entry import Retry
+from oplog.entry import Retry, RetryRule
 from oplog.errors import OplogCorruptError
 
 NAME_CHARACTERS_MAX: Final = 256
@@ -68,6 +68,7 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     retry: Retry | None = None
     allow_net: tuple[str, ...] = ()
     """Rules of `executor.services.egress`, sorted."""
+    retry_rules: tuple[RetryRule, ...] = ()
 
     def options(self) -> bytes:
         """What has to be the same for two deployments to be one revision."""
@@ -82,6 +83,7 @@ class RevisionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 sorted(self.config.items()),
                 self.retry,
                 self.allow_net,
+                self.retry_rules,
             ]
         )
 

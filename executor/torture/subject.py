@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from executor.deployment import DeployOptions
-from executor.durable.retry import policy_of
+from executor.durable.retry_rules import joined
 from executor.executor import Executor
 from executor.records import Deployed, InitialFile
 from executor.services.components import (
@@ -51,8 +51,8 @@ def deployed_subject(reader: StoreReader, name: str) -> Subject:
                 name: row.limits[kept] for name, kept in RECORDED.items() if kept in row.limits
             },
             config=row.config,
-            retry=None if row.retry is None else policy_of(row.retry),
             allow_net=row.allow_net,
+            retry=joined(row.retry, row.retry_rules),
         ),
     )
 

@@ -29,7 +29,7 @@ import trio
 
 from executor.durable.inbox import Inbox
 from executor.durable.reasons import CommitFailed, Exited, Jumped, Suspended, Unsure
-from executor.durable.retry import TransientError, retry_delay_s
+from executor.durable.retry import TransientError
 from executor.errors import (
     BadHandle,
     Divergence,
@@ -337,15 +337,17 @@ class InvocationLoop:
             case Returned():
                 return await self._finish(resident.outcome_of(current.function, outcome))
             case Trapped() if resident.session.modes.retries_traps:
-                return await self._retry(resident, "guest-trap", outcome.message)
+                trap = TransientError(outcome.message, kind="guest-trap")
+                return await self._retry(resident, "guest-trap", trap)
             case Trapped():
                 return await self._finish(failure("guest-trap", outcome.message, outcome.backtrace))
             case Left(Exited(code)):
-                return await self._finish(entries.Outcome(exit=code))
+                exited = entries.Exited(at=worker.services.sources.wall_ns(), code=code)
+                return await self._finish(entries.Outcome(exit=code), exited)
             case Raised(BadHandle() as error):
                 return await self._finish(resident.outcome_of(current.function, error))
             case Raised(TransientError() as error):
-                return await self._retry(resident, "guest-error", str(error))
+                return await self._retry(resident, "guest-error", error)
             case Raised(LimitError() as error):
                 return await self._finish(failure("limit", error.message))
             case Raised(GuestTrap() as error):
@@ -355,13 +357,15 @@ class InvocationLoop:
             case Left() | Raised():
                 raise InternalError(f"{worker.name}: left the guest for {outcome}")
 
-    async def _finish(self, outcome: entries.Outcome) -> Verdict:
-        """Appends the outcome and commits it; only then any waiter hears of it."""
+    async def _finish(self, outcome: entries.Outcome, *hints: entries.Entry) -> Verdict:
+        """Appends the outcome, and before it what belongs to it, and commits them as one; only then
+        any waiter hears of it.
+        """
         worker = self.worker
         at = worker.services.sources.wall_ns()
         with worker.writer.lock:
-            if outcome.exit is not None:
-                worker.append(entries.Exited(at=at, code=outcome.exit))
+            for hint in hints:
+                worker.append(hint)
             worker.append(entries.InvocationFinished(at=at, outcome=outcome))
         try:
             await worker.commit()
@@ -373,27 +377,29 @@ class InvocationLoop:
         worker.notify()
         return Verdict.GO_ON
 
-    async def _retry(self, resident: Resident, kind: str, text: str) -> Verdict:
+    async def _retry(self, resident: Resident, kind: str, error: TransientError) -> Verdict:
         """Counts the attempt, durably, and rebuilds after the policy's delay."""
         worker = self.worker
         session = resident.session
-        sources = worker.services.sources
         retry_from = session.retry_from
-        failed_attempts = worker.status.attempts.get(retry_from, 0) + 1
-        delay = retry_delay_s(session.modes.policy, failed_attempts, sources.random_unit)
-        now = sources.wall_ns()
+        failed_attempts, delay = session.retrying.next_attempt(
+            error, retry_from, session.failing_call
+        )
+        now = worker.services.sources.wall_ns()
+        text = str(error)
         retry_at = None if delay is None else now + int(delay * NS_PER_S)
-        worker.append(
-            entries.Error(
-                at=now,
-                retry_from=retry_from,
-                kind=kind,
-                details=text,
-                retry_at=retry_at,
-            )
+        hint = entries.Error(
+            at=now,
+            retry_from=retry_from,
+            kind=kind,
+            details=text,
+            retry_at=retry_at,
+            policy=session.retrying.chosen(error).rule,
         )
         if retry_at is None:
-            return await self._finish(failure(kind, f"{text} (after {failed_attempts} attempts)"))
+            cause = failure(kind, f"{text} (after {failed_attempts} attempts)")
+            return await self._finish(cause, hint)
+        worker.append(hint)
         await self._lose_resident(writes_awaited_s=0)
         await worker.commit()
         worker.deliver_output()

@@ -6,6 +6,7 @@ import trio
 
 from executor.durable.reasons import ReachedTarget
 from executor.durable.retry import policy_of
+from executor.durable.retry_rules import RetryRules
 from executor.durable.session import DurableSession, SessionWorld
 from executor.host.connections import Outside
 from executor.host.state import HostState, WorkerIdentity
@@ -16,7 +17,7 @@ from executor.wasm.instance import Instance, Returned
 from executor.wasm.lane import Lane
 from executor.worker.directory import StoreDirectory, environment
 from executor.worker.resident import Replayed, Resident
-from executor.worker.status import REFUSING
+from executor.worker.status import REFUSING, Status
 from executor.worker.worker import Worker
 from oplog import entry as entries
 
@@ -52,8 +53,7 @@ async def make_resident(
     lane = services.lanes.assign()
     world = session_world(worker, listener, lane)
     session = DurableSession(worker=status.name, writer=worker.writer, cursor=cursor, world=world)
-    if status.retry is not None:
-        session.modes.policy = policy_of(status.retry)
+    set_policies(session, status)
     session.may_go_live = may_go_live
     session.decisions = dict(status.decisions)
     session.stop = stop
@@ -91,6 +91,13 @@ async def make_resident(
         lane=lane,
         services=services,
     )
+
+
+def set_policies(session: DurableSession, status: Status) -> None:
+    """What is tried again until the guest says otherwise, and what whatever it says."""
+    if status.retry is not None:
+        session.modes.policy = policy_of(status.retry)
+    session.retrying.rules = RetryRules(status.retry_rules)
 
 
 def session_world(worker: Worker, listener: "WorldListener", lane: Lane) -> SessionWorld:

@@ -141,6 +141,7 @@ class StoreReader:
                     host_directory=revision.host_directory,
                     retry=revision.retry,
                     allow_net=revision.allow_net,
+                    retry_rules=revision.retry_rules,
                 )
                 for revision in revisions
             ),

@@ -36,6 +36,7 @@ from oplog.entry import (
     Raw,
     Resumed,
     Retry,
+    RetryRule,
     Revert,
     SetPersistenceLevel,
     Start,
@@ -96,6 +97,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     config: dict[str, str] = {}
     retry: Retry | None = None
     allow_net: tuple[str, ...] = ()
+    retry_rules: tuple[RetryRule, ...] = ()
     created_at: int = 0
     state: State = "idle"
     last_index: int = 0
@@ -304,6 +306,7 @@ def fold_create(status: Status, entry: Create) -> None:
     status.limits = entry.limits
     status.retry = entry.retry
     status.allow_net = entry.allow_net
+    status.retry_rules = entry.retry_rules
     status.config = entry.config
     status.created_at = entry.at
 

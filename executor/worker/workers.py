@@ -173,6 +173,7 @@ class Workers:
             limits=revision.limits,
             retry=revision.retry,
             allow_net=allow_net,
+            retry_rules=revision.retry_rules,
         )
         with store_errors(name):
             worker.create(create)

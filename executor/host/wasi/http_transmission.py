@@ -22,7 +22,7 @@ import trio
 
 from executor.durable.deferred import CallState, DeferredCall
 from executor.durable.function_type import may_repeat
-from executor.durable.retrying import TransientAnswer
+from executor.durable.retry import TransientAnswer
 from executor.durable.signal import Signal
 from executor.host.connections import Outside
 from executor.host.state import HostState

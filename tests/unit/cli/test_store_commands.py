@@ -1,9 +1,11 @@
 import msgspec
 import pytest
 
-from executor import RetryPolicy, WaveArguments
+from executor import RetryPolicy, RetryRule, WaveArguments
 from executor.cli.output import table
-from executor.cli.parse import retry_policy, retry_text
+from executor.cli.retry_text import retry_option, retry_text
+from executor.durable.retry import NEVER
+from executor.durable.retry_rules import recorded_retry_rules
 from executor.records import DivergenceRecord, InitialFile, Rebuild
 from executor.worker.reader import WORKERS_PER_PAGE
 from oplog.entry import Retry
@@ -34,7 +36,7 @@ def test_deploy_hands_over_every_option_and_prints_the_exports(shem, store, tmp_
         "host": ("bank:api",),
         "limits": {"memory": 64 << 20},
         "config": {"rate": "7"},
-        "retry": RetryPolicy(attempts_max=5, min_delay_s=0.02, max_jitter_factor=0.0),
+        "retry": (RetryPolicy(attempts_max=5, min_delay_s=0.02, max_jitter_factor=0.0),),
         "allow_net": ("example.com:443", "*.example.com"),
     }
 
@@ -66,7 +68,8 @@ def test_deploy_as_json(shem, tmp_path):
         (("c.wasm", "--retry", ""), "'' is none of max-attempts"),
         (("c.wasm", "--retry", "min-delay=5"), "'5' is not a duration, as 100ms, 1.5s or 2m"),
         (("c.wasm", "--retry", "max-attempts=2.5"), "'2.5' is not a number, for max-attempts"),
-        (("c.wasm", "--retry", "jitter=1,jitter=2"), "jitter is given twice"),
+        (("c.wasm", "--retry", "jitter=1,jitter=2"), "column 10: jitter is given twice"),
+        (("c.wasm", "--retry", "a:tries=3"), "column 3: 'tries=3' is none of function, error,"),
     ],
 )
 def test_bad_input_of_deploy_is_a_usage_error(shem, store, tmp_path, options, says):
@@ -86,8 +89,8 @@ def test_bad_input_of_deploy_is_a_usage_error(shem, store, tmp_path, options, sa
     ],
 )
 def test_a_retry_policy_is_written_as_it_is_read(text):
-    assert retry_text(retry_policy(text)) == text
-    assert retry_policy(" max-delay=2h ") == RetryPolicy(max_delay_s=7_200.0)
+    assert retry_text(retry_option(text)) == text
+    assert retry_option(" max-delay=2h ") == RetryPolicy(max_delay_s=7_200.0)
 
 
 def test_a_component_shows_with_which_options_each_revision_was_deployed(shem, store, counter):
@@ -103,11 +106,17 @@ def test_a_component_shows_with_which_options_each_revision_was_deployed(shem, s
         host_directory="/srv/bank",
         allow_net=("*.example.com", "10.0.0.0/8"),
         retry=Retry(attempts_max=5, min_delay_ns=10**8, max_delay_ns=2 * 10**9, multiplier=1.0),
+        retry_rules=recorded_retry_rules(
+            [
+                RetryRule(name="rates", statuses=(429, "5xx")),
+                RetryRule(name="gone", errors=("no such, sorry",), policy=NEVER),
+            ]
+        ),
     )
     store.components["counter"] = msgspec.structs.replace(counter, revisions=(first, second))
     shown = shem("component", "counter").stdout.splitlines()
     at = next(n for n, line in enumerate(shown) if line.startswith("         1"))
-    assert shown[at + 1 : at + 12] == [
+    assert shown[at + 1 : at + 14] == [
         "    --env CURRENCY=EUR",
         "    --config rate=7",
         "    --file …:/etc/rates:ro",
@@ -117,7 +126,9 @@ def test_a_component_shows_with_which_options_each_revision_was_deployed(shem, s
         "    --host bank:charge, of /srv/bank",
         "    --allow-net *.example.com",
         "    --allow-net 10.0.0.0/8",
-        "    --retry max-attempts=5,min-delay=100ms,max-delay=2s,multiplier=1",
+        "    --retry max-attempts=5,min-delay=100ms,max-delay=2s,multiplier=1,jitter=0",
+        f"    --retry 'rates:status=429|5xx,{retry_text(RetryPolicy())}'",
+        """    --retry 'gone:error="no such, sorry",never'""",
         "imports",
     ]
     assert shem("component", "counter", "--json").json["revisions"][1].keys() == {

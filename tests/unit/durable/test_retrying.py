@@ -6,8 +6,9 @@ import trio.testing
 
 from executor.durable.effects import Effect
 from executor.durable.modes import Modes
-from executor.durable.retry import RetryPolicy, TransientError
-from executor.durable.retrying import Retrying, TransientAnswer
+from executor.durable.retry import NEVER, RetryPolicy, TransientAnswer, TransientError
+from executor.durable.retry_rules import RetryRule, RetryRules, recorded_retry_rules
+from executor.durable.retrying import Retrying
 from oplog.entry import Error
 from oplog.writer import Writer
 from tests.support.sources import FakeSources
@@ -46,6 +47,7 @@ class World:
         self.failures = list(failures)
         self.tried = 0
         self.effect = Effect(function="f", function_type=function_type, key="k", run=self.attempt)
+        self.retrying = Retrying(self.session, self.sources, self.session.attempts)
 
     async def attempt(self):
         await trio.lowlevel.checkpoint()
@@ -55,8 +57,12 @@ class World:
         return "answer"
 
     async def run(self, start_index=7, *, idempotent=True):
-        retrying = Retrying(self.session, self.sources, self.session.attempts)
-        return await retrying.wrap(self.effect, start_index, idempotent=idempotent).run()
+        return await self.retrying.wrap(self.effect, start_index, idempotent=idempotent).run()
+
+    def rule(self, attempts_max, **when):
+        policy = RetryPolicy(attempts_max=attempts_max, max_jitter_factor=None, max_delay_s=60.0)
+        rules = [RetryRule(name="rule", policy=policy, **when)]
+        self.retrying.rules = RetryRules(recorded_retry_rules(rules))
 
 
 @trio.testing.trio_test
@@ -114,14 +120,14 @@ async def test_a_read_is_tried_again_whatever_the_mode():
 
 @trio.testing.trio_test
 async def test_an_answer_that_may_be_better_later_is_given_once_attempts_are_used_up():
-    world = World(*(TransientAnswer("503", number) for number in range(5)))
+    world = World(*(TransientAnswer("refused", number) for number in range(5)))
     assert await world.run() == 2
     assert world.tried == 3
 
 
 @trio.testing.trio_test
 async def test_a_peer_that_asks_for_a_pause_gets_it():
-    world = World(TransientAnswer("503", 503, retry_after_s=7))
+    world = World(TransientAnswer("refused", 503, retry_after_s=7))
     assert await world.run() == "answer"
     (error,) = world.session.appended
     assert error.retry_at - error.at == 7 * SECOND_NS
@@ -129,10 +135,105 @@ async def test_a_peer_that_asks_for_a_pause_gets_it():
 
 
 @trio.testing.trio_test
-async def test_a_pause_that_is_too_long_for_the_call_gives_the_answer():
-    world = World(TransientAnswer("503", 503, retry_after_s=21))
+async def test_a_pause_that_is_too_long_for_the_policy_gives_the_answer():
+    world = World(TransientAnswer("refused", 503, retry_after_s=21))
     assert await world.run() == 503
     assert world.session.appended == []
+
+
+@trio.testing.trio_test
+async def test_a_pause_that_the_policy_would_make_is_left_to_the_loop():
+    failure = TransientAnswer("refused", 503, retry_after_s=21)
+    world = World(failure)
+    world.session.modes.policy = RetryPolicy(max_delay_s=21.0)
+    with pytest.raises(TransientAnswer):
+        await world.run()
+    assert world.session.appended == [], "the loop counts it"
+    assert world.retrying.next_attempt(failure, 7) == (1, 21.0)
+
+
+@trio.testing.trio_test
+async def test_a_pause_that_a_host_function_asks_for_is_waited_for_by_the_loop():
+    failure = TransientError("busy", retry_after_s=3_600)
+    world = World(failure)
+    with pytest.raises(TransientError):
+        await world.run()
+    assert world.retrying.next_attempt(failure, 7) == (1, 3_600.0)
+
+
+@trio.testing.trio_test
+async def test_an_answer_with_a_status_is_given_at_once_if_no_rule_names_it():
+    world = World(TransientAnswer("status 503", 503, status=503, retry_after_s=7))
+    world.rule(9, functions=("f",))
+    assert await world.run() == 503
+    assert world.session.appended == []
+
+
+@trio.testing.trio_test
+async def test_an_answer_with_a_status_that_a_rule_names_is_tried_again_by_it():
+    failures = (TransientAnswer("status 503", n, status=503, retry_after_s=2) for n in range(9))
+    world = World(*failures)
+    world.rule(5, statuses=("5xx",))
+    assert await world.run() == 4
+    delays = [entry.retry_at - entry.at for entry in world.session.appended]
+    assert delays == [2 * SECOND_NS] * 3 + [2_700_000_000]
+    assert [entry.policy for entry in world.session.appended] == ["rule"] * 4
+
+
+@trio.testing.trio_test
+async def test_a_rules_policy_stays_with_the_failure_that_leaves_the_call():
+    failures = [TransientError("busy") for _ in range(3)]
+    world = World(*failures)
+    world.rule(2, errors=("busy",))
+    with pytest.raises(TransientError):
+        await world.run()
+    world.session.modes.policy = RetryPolicy(attempts_max=9)
+    assert world.tried == 2
+    assert world.retrying.chosen(failures[1]).rule == "rule"
+    assert world.retrying.next_attempt(failures[1], 7) == (2, None)
+
+
+@trio.testing.trio_test
+async def test_one_attempt_is_one_attempt_wherever_it_fails():
+    for begin in (0, 4):
+        failure = TransientError("busy")
+        world = World(failure)
+        world.session.modes.policy = NEVER
+        if begin:
+            world.session.modes.begin_region(begin)
+        with pytest.raises(TransientError):
+            await world.run()
+        world.session.modes.policy = RetryPolicy(attempts_max=9)
+        assert world.retrying.next_attempt(failure, begin or 7, 7) == (1, None)
+
+
+@trio.testing.trio_test
+async def test_attempts_that_were_counted_by_the_call_count_for_its_region():
+    failures = [TransientError("busy") for _ in range(3)]
+    world = World(*failures)
+    with pytest.raises(TransientError):
+        await world.run()
+    region, call = 11, 7
+    assert world.retrying.next_attempt(failures[2], region, call) == (3, None)
+
+
+@trio.testing.trio_test
+async def test_the_policy_of_the_last_failure_decides_over_all_attempts_of_the_call():
+    world = World(*(TransientError("busy") for _ in range(4)), TransientError("away"))
+    world.rule(9, errors=("busy",))
+    with pytest.raises(TransientError, match="away"):
+        await world.run()
+    assert world.tried == 5
+    assert [entry.policy for entry in world.session.appended] == ["rule"] * 4
+
+
+def test_a_trap_is_of_no_function_and_has_a_kind():
+    world = World()
+    trap = TransientError("unreachable", kind="guest-trap")
+    world.rule(9, functions=("f",))
+    assert world.retrying.chosen(trap).rule == ""
+    world.rule(9, errors=("guest-trap",))
+    assert world.retrying.chosen(trap).rule == "rule"
 
 
 @trio.testing.trio_test
@@ -159,8 +260,7 @@ async def test_between_attempts_nothing_is_under_way():
         await gate.wait()
 
     world.sources.sleep_until = sleep_until
-    retrying = Retrying(world.session, world.sources, world.session.attempts)
-    effect = retrying.wrap(world.effect, 7, idempotent=True)
+    effect = world.retrying.wrap(world.effect, 7, idempotent=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(effect.run)
         await trio.testing.wait_all_tasks_blocked()

@@ -30,6 +30,8 @@ from oplog.entry import (
     Raw,
     Region,
     Resumed,
+    Retry,
+    RetryRule,
     Revert,
     SetIdempotenceMode,
     SetPersistenceLevel,
@@ -62,6 +64,32 @@ SAMPLES: Final[dict[str, Entry]] = {
     ),
     "create, with rules": Create(
         at=AT, name="counter/alice", component="counter", allow_net=("[::1]:80", "example.com:443")
+    ),
+    "create, with retries": Create(
+        at=AT,
+        name="counter/alice",
+        component="counter",
+        retry=Retry(attempts_max=5, min_delay_ns=1, max_delay_ns=2, multiplier=1.5),
+        retry_rules=(
+            RetryRule(
+                name="rates",
+                functions=("demo:rates/*", NOW),
+                errors=("busy", "zwölf"),
+                statuses=("429", "5xx"),
+                policy=Retry(
+                    attempts_max=9,
+                    min_delay_ns=10**8,
+                    max_delay_ns=10**9,
+                    multiplier=3.0,
+                    max_jitter_factor=0.15,
+                ),
+            ),
+            RetryRule(
+                name="gone",
+                statuses=("410",),
+                policy=Retry(attempts_max=1, min_delay_ns=0, max_delay_ns=0, multiplier=1.0),
+            ),
+        ),
     ),
     "start": Start(at=AT, function=NOW, function_type="read-local"),
     "start, full": Start(
@@ -131,6 +159,9 @@ SAMPLES: Final[dict[str, Entry]] = {
     "error": Error(at=AT, retry_from=4, kind="guest-trap"),
     "error, full": Error(
         at=AT, retry_from=4, kind="guest-trap", details="unreachable", retry_at=AT + 1
+    ),
+    "error, by a rule": Error(
+        at=AT, retry_from=4, kind="guest-error", details="busy", retry_at=AT + 1, policy="rates"
     ),
     "log": Log(at=AT, level="stdout", text="hello\n"),
     "log, full": Log(at=AT, level="stderr", text="\ufffd", octets=b"\xff", context="main"),
