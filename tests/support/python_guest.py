@@ -16,6 +16,7 @@ import trio
 from executor.durable.call import host_function
 from executor.durable.effects import TrioEffects, perform_effect
 from executor.durable.inbox import Bell, Inbox
+from executor.durable.retry_rules import RetryRules
 from executor.durable.session import DurableSession, SessionWorld
 from executor.host import INTERFACES
 from executor.host.connections import Outside
@@ -129,6 +130,7 @@ class World:
         self.bell = Bell()
         self.inbox = Inbox()
         self.http = HttpClient(nursery)
+        self.rules = RetryRules()
         self.effects = TrioEffects(nursery, self.bell, perform)
         nursery.start_soon(self.inbox.run)
 
@@ -199,6 +201,7 @@ class Instance:
                 post=around.inbox.post,
             ),
         )
+        self.session.retrying.rules = around.rules
         self.state = HostState(
             session=self.session, sources=sources, files=FileTree(FileLimits(), created_ns=0)
         )

@@ -37,6 +37,7 @@ from executor.services.http_client_types import (
     ResponseHead,
     StaleConnection,
 )
+from executor.services.retry_after import retry_after_s
 from executor.wasm.values import Err, Ok
 
 KEY: Final = "idempotency-key"
@@ -45,6 +46,8 @@ WITH_HEAD_BYTES: Final = 64 * 1024
 WITH_HEAD_S: Final = 0.1
 """What a head waits for its body, so that a stream that trickles is seen at once."""
 MUST_STAY: Final = frozenset({"content-length", "content-encoding", "etag", "last-modified"})
+STATUS_OF_ERRORS: Final = 400
+"""From here on a rule may call a response a failure."""
 ANSWERED: Final = frozenset({CallState.READY, CallState.DELIVERED})
 DIGEST_BYTES: Final = 16
 GIVEN_UP: Final = "the request's body was dropped before it was finished"
@@ -112,11 +115,17 @@ class Transmission:
             self._end(Failure(failed.code.case, failed.message))
             answer = Err({"code": failed.code, "message": failed.message})
             if failed.transient:
-                raise TransientAnswer(failed.message, answer) from failed
+                kind = failed.code.case
+                raise TransientAnswer(failed.message, answer, kind=kind) from failed
             return answer
         first = await self._first_piece()
         record = {"content": first.content, "ended": first.ended, "trailers": first.trailers}
-        return Ok({"status": head.status, "headers": head.headers, "body": record})
+        ok = Ok({"status": head.status, "headers": head.headers, "body": record})
+        if head.status >= STATUS_OF_ERRORS:
+            text = f"{self._request.authority}: status {head.status}"
+            pause_s = retry_after_s(head.headers, self._state.sources.wall_ns())
+            raise TransientAnswer(text, ok, status=head.status, retry_after_s=pause_s)
+        return ok
 
     async def _first_piece(self) -> Piece:
         """What comes of the body within a moment."""
