@@ -85,6 +85,8 @@ class Failure(msgspec.Struct, frozen=True):
     code: str
     """A case of the error-code of its interface, without payload."""
     message: str
+    transient: bool = False
+    """It may pass, if what failed is tried again; not recorded."""
 
 
 class RemoteInput(InputStream):
@@ -106,7 +108,9 @@ class RemoteInput(InputStream):
 
     @abstractmethod
     async def received(self, count: int) -> Piece | Failure:
-        """The same, in trio; waits until there are some."""
+        """The same, in trio; waits until there are some. After a transient failure, which is told
+        once, it waits for new ones.
+        """
 
     @abstractmethod
     def observe(self, state: HostState, piece: Piece) -> None:

@@ -1,67 +1,266 @@
-"""Requests of a guest, live, replayed, and lost at every entry."""
+"""What guests do with requests: live, replayed, and lost at every entry.
+
+Each program tells what it sees. It must see the same wherever it is lost, the server must see the
+same body under the same key each time, and nothing that is recorded whole is asked for again.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from trio.testing import trio_test
 
-from tests.support.http_guest import Client
-from tests.support.http_server import http_server
+from executor.wasm.values import Ok, Variant
+from oplog.entry import Cancelled, CompletionDiscarded, HostStreamFrame
+from tests.support.http_guest import STREAMS, TYPES, Client
+from tests.support.http_server import http_server, pattern_bytes
 from tests.support.python_guest import BEGIN, world
 
-HANDLE = "wasi:http/outgoing-handler.handle"
+LONG = 200_000
+PROGRAMS: dict[str, tuple[Callable[[Client], Any], list[object]]] = {}
 
 
-def one_get(client, tell):
-    tell(client.answer(client.get("/text/hello")))
+def program(*expected):
+    """The decorated function gives, one by one, what it sees; that has to be `expected`."""
+
+    def add(steps):
+        PROGRAMS[steps.__name__] = steps, list(expected)
+        return steps
+
+    return add
 
 
-def one_post(client, tell):
-    tell(client.answer(client.post("/echo", b"some content")))
+@program((200, b"hello"))
+def a_short_answer(client):
+    yield client.answer(client.get("/text/hello"))
 
 
-def several_at_once(client, tell):
-    futures = [client.get(f"/text/{n}") for n in range(4)] + [client.post("/echo", b"body")]
-    for future in futures:
-        tell(client.answer(future))
+@program((200, b"content"), (200, b""), (404, b"not found"))
+def methods(client):
+    yield client.answer(client.post("/echo", b"content"))
+    yield client.answer(client.get("/text/never", method="head"))
+    yield client.answer(client.get("/nowhere", method="delete"))
 
 
-def long_body(client, tell):
-    tell(client.answer(client.get("/bytes/300000")))
+@program([b"0", b"1", b"2", b"3", b"4"], (200, b"body"))
+def several_at_once(client):
+    futures = [client.get(f"/text/{n}") for n in range(5)]
+    write = client.post("/echo", b"body")
+    yield [client.answer(future)[1] for future in futures]
+    yield client.answer(write)
 
 
-def trailers(client, tell):
+@program(["0", "1", "2", "3"])
+def whoever_is_ready_first(client):
+    waiting = {client.get(f"/text/{n}"): str(n) for n in range(4)}
+    seen = []
+    while waiting:
+        for future in client.wait(*waiting):
+            assert client.answer(future) == (200, waiting[future].encode())
+            seen.append(waiting.pop(future))
+    yield sorted(seen)
+
+
+@program((200, pattern_bytes(LONG)))
+def a_long_answer(client):
+    yield client.answer(client.get(f"/bytes/{LONG}"))
+
+
+@program(pattern_bytes(LONG))
+def a_long_answer_in_odd_pieces(client):
+    _, stream = client.stream(client.response(client.get(f"/bytes/{LONG}")))
+    yield client.read_all(stream, 33_333)
+
+
+@program(70_000, pattern_bytes(LONG)[70_000:])
+def a_beginning_that_is_skipped(client):
+    _, stream = client.stream(client.response(client.get(f"/bytes/{LONG}")))
+    skipped = 0
+    while skipped < 70_000:
+        skipped += client.read(stream, 70_000 - skipped, "blocking-skip")
+    yield skipped
+    yield client.read_all(stream)
+
+
+@program(pattern_bytes(LONG))
+def reads_when_it_is_told_to(client):
+    """Who was told that there is something gets something."""
+    guest = client.guest
+    _, stream = client.stream(client.response(client.get(f"/bytes/{LONG}")))
+    pollable = guest.call(f"{STREAMS}.[method]input-stream.subscribe", stream)
+    content = b""
+    while True:
+        guest.call("wasi:io/poll.[method]pollable.block", pollable)
+        piece = client.read(stream, 50_000, "read")
+        if piece is None:
+            break
+        assert piece, "nothing, though it was said to be ready"
+        content += piece
+    yield content
+
+
+@program(b"chunk-0\nchunk-1\nchunk-2\n", [("x-count", b"3")], None)
+def trailers(client):
     body, stream = client.stream(client.response(client.get("/chunks/3")))
-    tell(client.read_all(stream, 5))
-    tell(client.trailers(body, stream))
+    yield client.read_all(stream, 5)
+    yield client.trailers(body, stream)
+    body, stream = client.stream(client.response(client.get("/text/none")))
+    yield client.trailers(body, stream)
 
 
-PROGRAMS = [one_get, one_post, several_at_once, long_body, trailers]
+@program([("x-count", b"9")])
+def trailers_of_a_body_that_was_not_read(client):
+    yield client.trailers(*client.stream(client.response(client.get("/chunks/9/0/2000"))))
 
 
-def program_of(steps, server):
-    return lambda guest: steps(Client(guest, server.authority), guest.tell)
+@program((200, pattern_bytes(LONG)), LONG)
+def a_body_written_bit_by_bit(client):
+    guest = client.guest
+    request = client.request("/echo", "post")
+    body, stream = client.body(request)
+    client.write(stream, pattern_bytes(5000))
+    future = client.handle(request)
+    written = 5000
+    pollable = guest.call(f"{STREAMS}.[method]output-stream.subscribe", stream)
+    while written < LONG:
+        guest.call("wasi:io/poll.poll", [pollable])
+        room = guest.ok(f"{STREAMS}.[method]output-stream.check-write", stream)
+        piece = pattern_bytes(LONG)[written : written + min(room, 40_000)]
+        guest.ok(f"{STREAMS}.[method]output-stream.write", stream, piece)
+        written += len(piece)
+    guest.ok(f"{STREAMS}.[method]output-stream.blocking-flush", stream)
+    guest.drop("wasi:io/poll.pollable", pollable)
+    client.finish(body, stream, [("x-sum", b"7")])
+    yield client.answer(future)
+    yield written
 
 
-@pytest.mark.parametrize("steps", PROGRAMS)
+@program((200, pattern_bytes(LONG)))
+def one_answer_is_the_next_request(client):
+    guest = client.guest
+    _, source = client.stream(client.response(client.get(f"/bytes/{LONG}")))
+    request = client.request("/echo", "put")
+    body, target = client.body(request)
+    future = client.handle(request)
+    on = f"{STREAMS}.[method]output-stream.blocking-splice"
+    while isinstance(guest.call(on, target, source, 60_000), Ok):
+        pass
+    client.finish(body, target)
+    yield client.answer(future)
+
+
+@program((200, b"fine"))
+def what_it_gives_up(client):
+    """A response that nobody waits for, one that was not read, and half a body."""
+    guest = client.guest
+    guest.drop(f"{TYPES}.future-incoming-response", client.get("/hang"))
+    unread = client.get("/text/unread")
+    client.wait(unread)
+    guest.drop(f"{TYPES}.future-incoming-response", unread)
+    body, stream = client.stream(client.response(client.get(f"/bytes/{LONG}")))
+    client.read(stream, 1000)
+    guest.drop(f"{STREAMS}.input-stream", stream)
+    guest.drop(f"{TYPES}.incoming-body", body)
+    yield client.answer(client.get("/text/fine"))
+
+
+@program(Variant("internal-error", "the request's body was dropped before it was finished"))
+def a_body_that_is_never_finished(client):
+    guest = client.guest
+    request = client.request("/echo", "post")
+    body, stream = client.body(request)
+    future = client.handle(request)
+    client.write(stream, b"half of it")
+    guest.drop(f"{STREAMS}.output-stream", stream)
+    guest.drop(f"{TYPES}.outgoing-body", body)
+    yield client.answer(future)
+
+
+@program(b"mine", True)
+def headers_of_its_own(client):
+    mine = [("Idempotency-Key", b"mine"), ("X-Case", b" spaced "), ("TraceParent", b"00-a-b-00")]
+    head = client.head(client.response(client.get("/echo", headers=mine)))[1]
+    yield head["x-idempotency-key"]
+    yield (head["x-x-case"], head["x-traceparent"]) == (b"spaced", b"00-a-b-00")
+
+
+@program(Variant("HTTP-request-denied"))
+def a_place_that_it_may_not_reach(client):
+    client.authority = "127.0.0.2:80"
+    yield client.answer(client.get("/"))
+
+
+def run_of(steps, server):
+    def run(guest):
+        for seen in steps(Client(guest, server.authority)):
+            guest.tell(seen)
+
+    return run
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 @trio_test
-async def test_a_guest_sees_the_same_wherever_it_is_lost(steps):
+async def test_a_guest_sees_the_same_wherever_it_is_lost(name):
+    steps, expected = PROGRAMS[name]
     with http_server() as server:
         async with world() as around:
-            program = program_of(steps, server)
-            whole = await around.run(program)
-            assert whole.lost is None
-            first = server.counts()
-            assert max(first.values()) == 1
-            replayed = await around.run(program, whole.entries)
-            assert (replayed.trace, replayed.entries) == (whole.trace, whole.entries)
-            assert server.counts() == first
-            for kept in range(len(BEGIN), len(whole.entries)):
-                before = server.counts()
-                again = await around.run(program, whole.entries[:kept])
-                assert again.trace == whole.trace, f"the first {kept} entries"
-                asked = server.counts() - before
-                check_asked(whole.entries[:kept], asked)
+            run = run_of(steps, server)
+            live = await around.run(run)
+            assert live.lost is None
+            assert live.trace == expected
+            await replays(around, run, live, server)
+            first = asked(server)
+            for kept in range(len(BEGIN), len(live.entries)):
+                again = await around.run(run, live.entries[:kept])
+                assert again.lost is None, f"the first {kept} entries"
+                assert again.trace == expected, f"the first {kept} entries"
+                assert again.entries[:kept] == live.entries[:kept]
+                check_frames(again.entries)
+            check_same_requests(first, asked(server))
+            server.release()
 
 
-def check_asked(recorded, asked):
-    """Each request at most once more; none whose whole response is recorded."""
-    assert not asked or max(asked.values()) == 1
+async def replays(around, run, live, server):
+    before = len(server.requests)
+    again = await around.run(run, live.entries)
+    assert (again.trace, again.entries) == (live.trace, live.entries)
+    assert len(server.requests) == before
+
+
+def asked(server):
+    """What was asked whole, by key."""
+    found = {}
+    for request in server.requests:
+        if request.complete:
+            found.setdefault(request.key, set()).add((request.method, request.path, request.body))
+    return found
+
+
+def check_same_requests(first, later):
+    """Under a key of the first run the server was always asked the same."""
+    for key, requests in first.items():
+        assert len(requests) == 1, key
+        assert later[key] == requests, key
+
+
+def check_frames(entries):
+    """The frames of a call make one body: the end comes last, once."""
+    ends = [e for e in entries if isinstance(e, HostStreamFrame) and not bytes(e.payload)]
+    assert len(ends) == len({end.parent_start for end in ends})
+
+
+@trio_test
+async def test_what_a_guest_gives_up_is_recorded_and_not_sent_again():
+    steps, _ = PROGRAMS["what_it_gives_up"]
+    with http_server() as server:
+        async with world() as around:
+            live = await around.run(run_of(steps, server))
+            kinds = [type(entry) for entry in live.entries]
+            assert (kinds.count(Cancelled), kinds.count(CompletionDiscarded)) == (1, 1)
+            cut = kinds.index(CompletionDiscarded) + 1
+            before = len(server.requests)
+            await around.run(run_of(steps, server), live.entries[:cut])
+            paths = [request.path for request in server.requests[before:]]
+            assert "/hang" not in paths
+            assert "/text/unread" not in paths
+            server.release()

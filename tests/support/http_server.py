@@ -15,12 +15,14 @@
 | /bytes/N         | 200, N bytes, of which the n-th 64 KiB are told by `pattern`                  |
 | /cut/N/M         | as /bytes/N, but the connection is closed after M bytes                       |
 | /chunks/N        | 200, N chunks `chunk-0\n` …, then the trailer `x-count: N`                    |
-| /trickle/N/MS    | as /chunks/N, a chunk each MS milliseconds                                    |
+| /chunks/N/MS/K   | as /chunks/N, each after MS milliseconds, and K times as long                 |
+| /more/N/M        | as /bytes/N, but M more bytes follow                                          |
 | /until-close/N   | 200, N bytes without a length, then the connection is closed                  |
 | /head/N          | 200, a header of N bytes                                                      |
 | /garbage         | no HTTP                                                                       |
 
-With `?first=N` the path holds for the first N requests of a key, whose next ones get `/text/late`.
+With `?first=N` the path holds for the first N requests of a key, whose next ones get `/text/late`,
+or with `&then=PATH` that one.
 With `?gate` the answer waits for `server.release()`.
 """
 
@@ -29,6 +31,7 @@ import socket
 import struct
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -63,8 +66,9 @@ Otherwise = Callable[[Request], Answer]
 
 
 def pattern(number: int) -> bytes:
-    """The 64 KiB block of that number."""
-    return struct.pack(">Q", number) * (BLOCK // 8)
+    """The 64 KiB block of that number: every eight bytes say where they stand."""
+    words = array("Q", range(number * BLOCK // 8, (number + 1) * BLOCK // 8))
+    return words.tobytes()
 
 
 def pattern_bytes(count: int) -> bytes:
@@ -98,6 +102,10 @@ class HttpServer:
     def waiting(self) -> int:
         """How many requests wait for `release`."""
         return self._listening.waiting
+
+    def forget(self) -> None:
+        """The next request of every key is its first."""
+        self._listening.asked.clear()
 
     def release(self) -> None:
         self._listening.gate.set()
@@ -163,7 +171,7 @@ class Exchange(BaseHTTPRequestHandler):
         query = parse_qs(parts.query, keep_blank_values=True)
         name, *arguments = parts.path.strip("/").split("/")
         if "first" in query and asked > int(query["first"][0]):
-            name, arguments = "text", ["late"]
+            name, *arguments = query.get("then", ["text/late"])[0].split("/")
         if "gate" in query:
             self.wait()
         try:
@@ -252,6 +260,11 @@ class Exchange(BaseHTTPRequestHandler):
         self.blocks(int(sent))
         raise Gone
 
+    def on_more(self, _request: Request, count: str, more: str) -> None:
+        self.head(200, ("content-length", count))
+        self.blocks(int(count))
+        self.send(b"x" * int(more))
+
     def on_until_close(self, _request: Request, count: str) -> None:
         self.head(200, ("connection", "close"))
         self.blocks(int(count))
@@ -261,14 +274,15 @@ class Exchange(BaseHTTPRequestHandler):
         for number in range(-(-count // BLOCK)):
             self.send(pattern(number)[: count - number * BLOCK])
 
-    def on_chunks(self, _request: Request, count: str, pause_ms: str = "0") -> None:
+    def on_chunks(
+        self, _request: Request, count: str, pause_ms: str = "0", times: str = "1"
+    ) -> None:
         self.head(200, ("transfer-encoding", "chunked"), ("trailer", "x-count"))
         for number in range(int(count)):
             time.sleep(int(pause_ms) / 1000)
-            self.send(b"%x\r\nchunk-%d\n\r\n" % (len(f"chunk-{number}\n"), number))
+            chunk = b"chunk-%d\n" % number * int(times)
+            self.send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         self.send(b"0\r\nx-count: %s\r\n\r\n" % count.encode())
-
-    on_trickle = on_chunks
 
     def on_head(self, _request: Request, size: str) -> None:
         self.whole(200, b"", ("x-large", "x" * int(size)))

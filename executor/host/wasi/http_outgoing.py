@@ -103,6 +103,7 @@ def handle(state: Any, request_number: int, options_number: int | None) -> Ok | 
     call = HANDLE.begin(session.deferred, function_type, asked, transmission.perform)
     transmission.call = call
     if body is not None:
+        call.signal = body.news  # who waits to write hears when the call has ended
         body.hand_over(Frames(session, call.index, "request-body"), state.outside)
     return Ok(state.handles.add(FutureResponse(transmission, call)))
 

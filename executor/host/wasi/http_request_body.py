@@ -11,6 +11,7 @@ The guest's own writes are the same in replay. How much fits at a time, and whet
 left, is seen from outside and recorded.
 """
 
+from array import array
 from collections.abc import Callable
 from typing import Final
 
@@ -50,15 +51,17 @@ class RequestBody:
         self.trailers: Headers = []
         self.news = Signal()
         """Fired when there is more to send, and when more fits."""
-        self.failure: Failure | None = None
+        self.why_unsent: Callable[[], Failure | None] = no_reason
         """Why what is written leads nowhere."""
         self.on_more: Callable[[], None] = nothing_to_do
         """Called on the trio thread when the live guest has written or finished."""
         self._early: list[bytes] = []
         self._outside: Outside | None = None
         self._frames: Frames | None = None
-        self._pieces: list[int | bytes] = []
-        """Frames by their index; in a zone that persists nothing, the bytes."""
+        self._pieces = array("Q")
+        """The indices of the frames."""
+        self._kept: list[bytes] = []
+        """The pieces themselves in a zone that persists nothing, where no frames are."""
         self._sent_bytes = 0
         """Over the connection that is there, or was there last."""
 
@@ -117,20 +120,21 @@ class RequestBody:
         """How much may be written now; also in replay before the request was handed over."""
         if self._frames is None:
             room = EARLY_BYTES_MAX - self.written_bytes
-        elif self.failure is not None:
-            return self.failure
+        elif (failure := self.why_unsent()) is not None:
+            return failure
         else:
             room = UNSENT_BYTES_MAX - (self.written_bytes - self._sent_bytes)
         return max(0, min(room, TRANSFER_BYTES_MAX))
 
     def is_sent(self) -> bool | Failure:
         """Whether all that was written has left; live."""
-        if self.failure is not None:
-            return self.failure
-        return self._sent_bytes >= self.written_bytes
+        return self.why_unsent() or self._sent_bytes >= self.written_bytes
 
     def _send_later(self, frames: Frames, content: bytes) -> None:
-        self._pieces.append(frames.append(content) or content)
+        index = frames.append(content)
+        if not index:
+            self._kept.append(content)
+        self._pieces.append(index)
         self._tell()
 
     def _tell(self) -> None:
@@ -173,19 +177,14 @@ class RequestBody:
         self.news.fire()
         self.on_more()
 
-    def fail(self, why: Failure) -> None:
-        """Nobody sends it any more."""
-        self.failure = self.failure or why
-        self.news.fire()
-
     async def _content(self, position: int) -> bytes:
-        piece = self._pieces[position]
-        if isinstance(piece, bytes):
-            return piece
+        index = self._pieces[position]
+        if not index:
+            return self._kept[position]
         assert self._frames is not None
         assert self._outside is not None
-        await self._frames.committed(piece)
-        return self._outside.read_frame(piece)
+        await self._frames.committed(index)
+        return self._outside.read_frame(index)
 
 
 TOO_EARLY: Final = (
@@ -196,6 +195,11 @@ TOO_EARLY: Final = (
 
 def nothing_to_do() -> None:
     """Its request was not handed over."""
+
+
+def no_reason() -> Failure | None:
+    """Its request was not handed over."""
+    return None
 
 
 class BodyOutput(RemoteOutput):

@@ -11,6 +11,7 @@ from executor.durable.deferred import DeferredCall
 from executor.durable.deferred_function import DeferredFunction
 from executor.durable.definition import Local, NotReady
 from executor.durable.function_type import READ_REMOTE
+from executor.durable.retrying import TransientAnswer
 from executor.host.pollables import AlwaysReady, Pollable, Watched
 from executor.host.state import HostState
 from executor.host.streams import Failure, IoError, Piece, RemoteInput, StreamClosed
@@ -126,9 +127,12 @@ def finish(state: Any, number: int) -> int:
 
 async def read_to_end(transmission: Transmission, _call: DeferredCall) -> Ok | Err:
     found = await transmission.drained()
-    if isinstance(found, Failure):
-        return Err({"code": found.code, "message": found.message})
-    return Ok(found.trailers)
+    if not isinstance(found, Failure):
+        return Ok(found.trailers)
+    answer = Err({"code": found.code, "message": found.message})
+    if found.transient:
+        raise TransientAnswer(found.message, answer)
+    return answer
 
 
 def subscribe_trailers(state: Any, number: int) -> int:

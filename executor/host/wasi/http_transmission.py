@@ -89,6 +89,9 @@ class Transmission:
         self._piece: Piece | None = None
         """What was received and not yet read."""
         self._failure: Failure | None = None
+        """Why there is nothing more to read."""
+        self._unsent: Failure | None = None
+        """Why the body does not leave; the guest hears of it once the call has ended."""
         self._received = False
         """The response is whole, here."""
         self._seen_whole = False
@@ -100,6 +103,7 @@ class Transmission:
         self._seen = blake2b(digest_size=DIGEST_BYTES)
         if body is not None:
             body.on_more = self._send_on
+            body.why_unsent = self._why_unsent
 
     # -- the effect ----------------------------------------------------------------------------
 
@@ -112,7 +116,7 @@ class Transmission:
         try:
             head = await self._open()
         except HttpFailure as failed:
-            self._end(Failure(failed.code.case, failed.message))
+            self._end(failed)
             answer = Err({"code": failed.code, "message": failed.message})
             if failed.transient:
                 kind = failed.code.case
@@ -132,7 +136,7 @@ class Transmission:
         content = bytearray()
         with trio.move_on_after(WITH_HEAD_S):
             while len(content) < WITH_HEAD_BYTES:
-                received = await self.received(WITH_HEAD_BYTES - len(content))
+                received = await self._arrived(WITH_HEAD_BYTES - len(content))
                 if isinstance(received, Failure):
                     break  # the guest meets it when it reads on
                 content += received.content
@@ -143,7 +147,7 @@ class Transmission:
 
     async def _open(self) -> ResponseHead:
         """Sends the request. Raises: HttpFailure."""
-        self._piece = self._failure = None
+        self._piece = self._failure = self._unsent = None
         self._received = False
         fresh = not self._may_repeat
         while True:
@@ -204,16 +208,12 @@ class Transmission:
     def _not_sent(self, error: Exception) -> None:
         """The body. Whoever waits for the head may still get one: servers answer early."""
         self._sent = True
-        body = self._body
-        assert body is not None
-        if isinstance(error, HttpFailure):
-            body.fail(Failure(error.code.case, error.message))
-        elif not isinstance(error, StaleConnection):
-            body.fail(Failure("internal-error", repr(error)))
-            self._end_exchange()
-        if body.dropped:
+        assert self._body is not None
+        self._unsent = failure_of(error)
+        if self._body.dropped or not isinstance(error, HttpFailure | StaleConnection):
             self._end_exchange()
         self._settle()
+        self._body.news.fire()
 
     def _send_on(self) -> None:
         """The live guest has written or finished. If its instance was lost after the response had
@@ -231,7 +231,15 @@ class Transmission:
             self._fetcher = self._outside.http.start(self._fetch, self._not_fetched)
 
     async def received(self, count: int) -> Piece | Failure:
-        """At most `count` bytes; waits for them."""
+        """At most `count` bytes; waits for them. After a transient failure, told once, for new
+        ones.
+        """
+        found = await self._arrived(count)
+        if isinstance(found, Failure) and found.transient:
+            self._failure = None
+        return found
+
+    async def _arrived(self, count: int) -> Piece | Failure:
         while (found := self.take(count)) is None:
             self.demand()
             await self.signal.wait()
@@ -265,10 +273,7 @@ class Transmission:
 
     def _not_fetched(self, error: Exception) -> None:
         self._fetcher = None
-        if isinstance(error, HttpFailure):
-            self._end(Failure(error.code.case, error.message))
-        else:
-            self._end(Failure("internal-error", repr(error)))
+        self._end(error)
 
     async def _receive(self) -> Piece:
         """Raises: HttpFailure."""
@@ -296,14 +301,15 @@ class Transmission:
         before = self._recorded(self.call)
         if before is None or not self._may_repeat:
             text = f"{where}: the response was lost, and its request must not be repeated"
-            raise failure("connection-terminated", text)
-        changed = f"{where}: the response was lost, and asked for again it is another one"
+            raise failure("connection-terminated", text, lasting=True)
+        changed = f"{where}: the response was lost, and asked for again it is another one:"
         left, seen = self._seen_bytes, self._seen.digest()
         if self.call.state is not CallState.DELIVERED:
             left, seen = len(before.first.content), digest(before.first.content)
         head = await self._open()
         if what_matters(head) != what_matters(before.head):
-            raise failure("HTTP-protocol-error", f"{changed}: its status, length or version")
+            text = f"{changed} its status, length or version"
+            raise failure("HTTP-protocol-error", text, lasting=True)
         passed = blake2b(digest_size=DIGEST_BYTES)
         while True:
             piece = await self._receive()
@@ -311,9 +317,10 @@ class Transmission:
             rest = piece.content[left:]
             left = max(0, left - len(piece.content))
             if piece.ended and left:
-                raise failure("HTTP-response-incomplete", f"{changed}: it is shorter")
+                raise failure("HTTP-protocol-error", f"{changed} it is shorter", lasting=True)
             if not left and passed.digest() != seen:
-                raise failure("HTTP-protocol-error", f"{changed}: what it begins with")
+                text = f"{changed} it begins with something else"
+                raise failure("HTTP-protocol-error", text, lasting=True)
             if rest or piece.ended:
                 return Piece(rest, piece.ended, piece.trailers)
 
@@ -390,14 +397,27 @@ class Transmission:
         if exchange is not None:
             exchange.close()
 
-    def _end(self, why: Failure) -> None:
-        """The request has failed."""
+    def _end(self, error: Exception) -> None:
+        """The request has failed, or the rest of its response."""
         self._end_exchange()
-        self._failure = why
+        self._failure = self._unsent = failure_of(error)
         self._state.connections.discard(self)
-        if self._body is not None:
-            self._body.fail(why)
         self.signal.fire()
+        if self._body is not None:
+            self._body.news.fire()
+
+    def _why_unsent(self) -> Failure | None:
+        """Before the call has ended another attempt may come, which sends all of the body."""
+        ended = self.call is not None and self.call.state in ANSWERED
+        return self._unsent if ended else None
+
+
+def failure_of(error: Exception) -> Failure:
+    if isinstance(error, HttpFailure):
+        return Failure(error.code.case, error.message, transient=error.transient)
+    if isinstance(error, StaleConnection):
+        return Failure("connection-terminated", "the peer closed the connection", transient=True)
+    return Failure("internal-error", repr(error))
 
 
 def digest(content: bytes) -> bytes:

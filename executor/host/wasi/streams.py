@@ -7,6 +7,7 @@ how much fits, and that it was flushed: what the guest writes there its call rec
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from executor.durable.definition import (
@@ -19,6 +20,7 @@ from executor.durable.definition import (
     ToRecord,
 )
 from executor.durable.function_type import READ_LOCAL, READ_REMOTE
+from executor.durable.retrying import TransientAnswer
 from executor.errors import GuestTrap
 from executor.host.interface import host_interface
 from executor.host.state import HostState
@@ -117,20 +119,36 @@ def skip(state: HostState, number: int, count: int) -> Result | ToRecord:
 def attempt_read(state: HostState, number: int, count: int) -> Result | NotReady:
     """What is there now, maybe nothing."""
     stream = state.handles.get(number, RemoteInput)
-    seen = stream.receive(min(count, TRANSFER_BYTES_MAX))
+    seen = received_now(stream, count)
     if seen is None:
         return NOT_READY if stream.told_ready else recorded(Piece(b""))
-    return recorded(seen)
+    return NOT_READY if isinstance(seen, NotReady) else recorded(seen)
 
 
 def attempt_blocking_read(state: HostState, number: int, count: int) -> Result | NotReady:
-    seen = state.handles.get(number, RemoteInput).receive(min(count, TRANSFER_BYTES_MAX))
-    return NOT_READY if seen is None else recorded(seen)
+    seen = received_now(state.handles.get(number, RemoteInput), count)
+    return NOT_READY if seen is None or isinstance(seen, NotReady) else recorded(seen)
+
+
+def received_now(stream: RemoteInput, count: int) -> Piece | Failure | NotReady | None:
+    """A failure that may pass is no answer yet: who waits has it tried again."""
+    seen = stream.receive(min(count, TRANSFER_BYTES_MAX))
+    return NOT_READY if isinstance(seen, Failure) and seen.transient else seen
+
+
+async def received(
+    stream: RemoteInput, count: int, record: Callable[[Piece | Failure], Result]
+) -> Result:
+    """What is recorded of it. Raises: TransientAnswer, of a failure that may pass."""
+    seen = await stream.received(min(count, TRANSFER_BYTES_MAX))
+    answer = record(seen)
+    if isinstance(seen, Failure) and seen.transient:
+        raise TransientAnswer(seen.message, answer)
+    return answer
 
 
 async def wait_read(state: HostState, number: int, count: int) -> Result:
-    stream = state.handles.get(number, RemoteInput)
-    return recorded(await stream.received(min(count, TRANSFER_BYTES_MAX)))
+    return await received(state.handles.get(number, RemoteInput), count, recorded)
 
 
 def observe_read(state: HostState, answer: Result, number: int, _count: int) -> Result:
@@ -310,8 +328,10 @@ def attempt_blocking_splice(
     giving = state.handles.get(source, InputStream)
     if not isinstance(giving, RemoteInput) or giving.answers:
         return splice_record(min(count, room))
-    seen = giving.receive(min(count, room))
-    return NOT_READY if seen is None else splice_record(min(count, room), seen)
+    seen = received_now(giving, min(count, room))
+    if seen is None or isinstance(seen, NotReady):
+        return NOT_READY
+    return splice_record(min(count, room), seen)
 
 
 async def wait_splice(state: HostState, number: int, source: int, count: int) -> Result:
@@ -322,7 +342,8 @@ async def wait_splice(state: HostState, number: int, source: int, count: int) ->
     giving = state.handles.get(source, InputStream)
     if not isinstance(giving, RemoteInput) or giving.answers:
         return splice_record(min(count, room))
-    return splice_record(min(count, room), await giving.received(min(count, room)))
+    most = min(count, room)
+    return await received(giving, most, partial(splice_record, most))
 
 
 def splice_record(count: int, seen: Piece | Failure | None = None) -> Result:
