@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 from trio.testing import trio_test
 
-from executor.wasm.values import Variant
+from executor.wasm.values import Err, Variant
 from oplog.codec import decode_value
 from oplog.entry import End, Start
-from tests.support.http_guest import Client
+from tests.support.http_guest import STREAMS, Client
 from tests.support.http_server import http_server, pattern_bytes
 from tests.support.python_guest import BEGIN, world
 
@@ -61,6 +61,11 @@ FAULTS = {
     ),
     "answers otherwise after a cut": Fault(
         f"/cut/{LONG}/150000?first=1&then=bytes/400000",
+        (200, (pattern_bytes(150_000), ("HTTP-protocol-error", ...))),
+        2,
+    ),
+    "answers with other bytes after a cut": Fault(
+        f"/cut/{LONG}/150000?first=1&then=other/{LONG}",
         (200, (pattern_bytes(150_000), ("HTTP-protocol-error", ...))),
         2,
     ),
@@ -154,3 +159,46 @@ async def lost_at(around, server, fault, live, kept):
     replayed = await around.run(program, again.entries)
     assert (replayed.trace, replayed.entries) == (again.trace, again.entries), where
     assert server.counts().total() == before + asked, where
+
+
+@trio_test
+async def test_trailers_are_got_over_a_cut():
+    def program(guest):
+        client = Client(guest, server.authority)
+        path = "/cut/1000000/500000?first=1&then=chunks/9/0/100000"
+        guest.tell(client.trailers(*client.stream(client.response(client.get(path)))))
+
+    with http_server() as server:
+        async with world() as around:
+            live = await around.run(program)
+            assert live.trace == [Variant("HTTP-protocol-error")]  # the length is another one
+
+
+@trio_test
+async def test_a_peer_that_takes_nothing_is_given_up_when_time_is_over():
+    """The guest waits until more of the body fits, and hears that it never will."""
+
+    def program(guest):
+        client = Client(guest, server.authority)
+        request = client.request("/deaf", "post")
+        _, stream = client.body(request)
+        future = client.handle(request, client.options(first_byte=0.3))
+        on = f"{STREAMS}.[method]output-stream"
+        pollable = guest.call(f"{on}.subscribe", stream)
+        while True:
+            guest.call("wasi:io/poll.poll", [pollable])
+            room = guest.call(f"{on}.check-write", stream)
+            if isinstance(room, Err):
+                break
+            guest.ok(f"{on}.write-zeroes", stream, room.value)
+        code = guest.call("wasi:http/types.http-error-code", room.value.payload)
+        guest.tell(code)
+        guest.tell(client.response(future))
+
+    with http_server() as server:
+        async with world() as around:
+            live = await around.run(program)
+            assert live.trace == [Variant("connection-read-timeout")] * 2
+            again = await around.run(program, live.entries)
+            assert (again.trace, again.entries) == (live.trace, live.entries)
+            server.release()

@@ -68,6 +68,18 @@ class Client:
             on = f"{STREAMS}.[method]output-stream.blocking-write-and-flush"
             g.ok(on, stream, content[start : start + 4096])
 
+    def write_as_it_fits(self, stream: int, content: bytes, most: int = 1 << 16) -> None:
+        """Asks how much fits before each piece."""
+        g = self.guest
+        on = f"{STREAMS}.[method]output-stream"
+        pollable = g.call(f"{on}.subscribe", stream)
+        while content:
+            g.call("wasi:io/poll.poll", [pollable])
+            room = min(g.ok(f"{on}.check-write", stream), most)
+            g.ok(f"{on}.write", stream, content[:room])
+            content = content[room:]
+        g.drop("wasi:io/poll.pollable", pollable)
+
     def wait(self, *futures: int) -> list[int]:
         """Polls futures until one is ready; which are."""
         g = self.guest

@@ -13,6 +13,9 @@
 | /close           | the connection is closed before there is a response                           |
 | /reset           | the connection is reset before there is a response                            |
 | /bytes/N         | 200, N bytes, of which the n-th 64 KiB are told by `pattern`                  |
+| /other/N         | as /bytes/N, with other bytes                                                 |
+| /deaf            | the body is not read; an answer after `server.release()`                      |
+| /early           | 200 and a first chunk at once, then, once the body is there, how long it was  |
 | /cut/N/M         | as /bytes/N, but the connection is closed after M bytes                       |
 | /chunks/N        | 200, N chunks `chunk-0\n` …, then the trailer `x-count: N`                    |
 | /chunks/N/MS/K   | as /chunks/N, each after MS milliseconds, and K times as long                 |
@@ -157,6 +160,13 @@ class Exchange(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def answer(self) -> None:
+        if self.path == "/deaf":
+            self.wait()
+            self.close_connection = True
+            return
+        if self.path == "/early":
+            self.head(200, ("transfer-encoding", "chunked"))
+            self.chunk(b"begun ")
         body, complete, trailers = self.read_body()
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, self.path, headers, body, complete, self.number, trailers)
@@ -260,6 +270,16 @@ class Exchange(BaseHTTPRequestHandler):
         self.blocks(int(sent))
         raise Gone
 
+    def on_early(self, request: Request) -> None:
+        self.chunk(b"%d" % len(request.body))
+        self.send(b"0\r\n\r\n")
+
+    def chunk(self, content: bytes) -> None:
+        self.send(b"%x\r\n%b\r\n" % (len(content), content))
+
+    def on_other(self, _request: Request, count: str) -> None:
+        self.whole(200, pattern_bytes(int(count))[::-1])
+
     def on_more(self, _request: Request, count: str, more: str) -> None:
         self.head(200, ("content-length", count))
         self.blocks(int(count))
@@ -281,7 +301,7 @@ class Exchange(BaseHTTPRequestHandler):
         for number in range(int(count)):
             time.sleep(int(pause_ms) / 1000)
             chunk = b"chunk-%d\n" % number * int(times)
-            self.send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            self.chunk(chunk)
         self.send(b"0\r\nx-count: %s\r\n\r\n" % count.encode())
 
     def on_head(self, _request: Request, size: str) -> None:

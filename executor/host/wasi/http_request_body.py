@@ -54,7 +54,8 @@ class RequestBody:
         self.why_unsent: Callable[[], Failure | None] = no_reason
         """Why what is written leads nowhere."""
         self.on_more: Callable[[], None] = nothing_to_do
-        """Called on the trio thread when the live guest has written or finished."""
+        """Called on the trio thread when the live guest writes, finishes, or waits for what it
+        wrote to leave."""
         self._early: list[bytes] = []
         self._outside: Outside | None = None
         self._frames: Frames | None = None
@@ -124,11 +125,16 @@ class RequestBody:
             return failure
         else:
             room = UNSENT_BYTES_MAX - (self.written_bytes - self._sent_bytes)
+            if room <= 0:
+                self._ask()
         return max(0, min(room, TRANSFER_BYTES_MAX))
 
     def is_sent(self) -> bool | Failure:
         """Whether all that was written has left; live."""
-        return self.why_unsent() or self._sent_bytes >= self.written_bytes
+        sent = self._sent_bytes >= self.written_bytes
+        if not sent:
+            self._ask()
+        return self.why_unsent() or sent
 
     def _send_later(self, frames: Frames, content: bytes) -> None:
         index = frames.append(content)
@@ -140,6 +146,11 @@ class RequestBody:
     def _tell(self) -> None:
         if self._outside is not None and self._frames is not None and self._frames.live:
             self._outside.post(self._more)
+
+    def _ask(self) -> None:
+        """As `_tell`, of one who waits: nobody is woken for it."""
+        if self._outside is not None:
+            self._outside.post(self.on_more)
 
     def _too_long(self) -> IoError:
         return IoError(
