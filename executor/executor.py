@@ -56,6 +56,7 @@ from executor.records import (
 from executor.requests import WaveArguments, canonical_request, check_key, resolve_path
 from executor.services.http_client import HttpClient
 from executor.services.promises import PromiseId
+from executor.services.sockets import Sockets
 from executor.wasm.engine import Engine as WasmEngine
 from executor.wasm.lane import Lanes
 from executor.wasm.plain import decode_result
@@ -126,7 +127,8 @@ class Executor:
                 effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
                 revisions = Revisions(directory, engine, INTERFACES, bound_functions(host))
                 http = HttpClient(nursery)
-                running = Running(lanes, effects, inbox, http, nursery)
+                sockets = Sockets(nursery, inbox.post)
+                running = Running(lanes, effects, inbox, http, sockets, nursery)
                 services = worker_services(store, revisions, running, world)
                 shem = cls(directory, services)
                 nursery.start_soon(services.wakeups.run)

@@ -13,6 +13,7 @@ from executor.services.environment import Environment, Limits
 from executor.services.http_client import HttpClient
 from executor.services.keyvalue import KeyValue
 from executor.services.promises import Promises
+from executor.services.sockets import Sockets
 from executor.services.stores import Stores
 from executor.sources import Sources, SystemSources
 from executor.wasm.lane import Lanes
@@ -60,6 +61,7 @@ class Running(NamedTuple):
     effects: TrioEffects
     inbox: Inbox
     http: HttpClient
+    sockets: Sockets
     nursery: trio.Nursery
 
 
@@ -85,6 +87,7 @@ def worker_services(
         sources=sources,
         files=initial_files(engine),
         http=running.http,
+        sockets=running.sockets,
         wakeups=Wakeups(engine, sources, promises),
         stores=Stores(promises=promises, keyvalue=KeyValue(environment, sources.random_id)),
         suspend_after_s=world.get("suspend_after_s", SUSPEND_AFTER_S),

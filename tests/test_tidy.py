@@ -162,6 +162,7 @@ CATCHES_EXCEPTION = (
     "executor.server.application",
     "executor.server.serving",
     "executor.services.http_client",
+    "executor.services.sockets",
     "executor.torture.child",
     "executor.wasm.check",
     "executor.wasm.instance",

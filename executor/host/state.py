@@ -15,6 +15,7 @@ from executor.durable.reasons import Exited
 from executor.host.clock import WorkerClock
 from executor.host.connections import Connections, Outside
 from executor.host.handles import HandleTable
+from executor.host.network import GuestNetwork
 from executor.services.egress import EgressPolicy
 from executor.services.files import FileTree
 from executor.services.stores import Stores
@@ -159,6 +160,7 @@ class HostState:
         "files",
         "handles",
         "identity",
+        "network",
         "outside",
         "session",
         "sources",
@@ -197,6 +199,7 @@ class HostState:
         """A wait that is known to take longer gives up its instance."""
         self.outside: Outside | None = None
         """How the world is reached, once whoever makes the instance has set it."""
+        self.network = GuestNetwork()
         self.connections = Connections()
         """Those that would be lost with the instance: it is not given up meanwhile."""
 

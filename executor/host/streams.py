@@ -42,6 +42,8 @@ class IoError(msgspec.Struct, frozen=True):
     """The error-code of `wasi:filesystem/types` that it stands for, "" for none."""
     http_error: Variant | None = None
     """That of `wasi:http/types`."""
+    socket_error: str = ""
+    """That of `wasi:sockets/network`, "" for none."""
 
 
 class InputStream(ABC):

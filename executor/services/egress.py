@@ -241,6 +241,11 @@ def ascii_name(name: str) -> str:
     return known if len(known) <= NAME_CHARACTERS_MAX else ""
 
 
+def is_name(name: str) -> bool:
+    """Whether what `ascii_name` gave can be a host's."""
+    return all(LABEL.fullmatch(label) for label in name.split("."))
+
+
 # -- rules -----------------------------------------------------------------------------------------
 
 
@@ -298,7 +303,7 @@ def parse_name(text: str, host: str) -> str:
         return host
     wildcard, name = ("*.", host[2:]) if host.startswith("*.") else ("", host)
     known = ascii_name(name)
-    if not known or not all(LABEL.fullmatch(label) for label in known.split(".")):
+    if not is_name(known):
         raise bad_rule(text, f"{host!r} is no host, nor '*.' before one")
     if known.rpartition(".")[2].isdecimal():
         raise bad_rule(text, f"{host!r} is no address, and no name ends in a number")

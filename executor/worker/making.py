@@ -68,11 +68,7 @@ async def make_resident(
     state.config = status.config
     state.egress = EgressPolicy.of((*revision.row.allow_net, *status.allow_net))
     state.suspend_after_s = services.suspend_after_s
-    state.outside = Outside(
-        http=services.http,
-        post=services.inbox.post,
-        read_frame=worker.entries.frame,
-    )
+    state.outside = outside(worker)
     state.directory = StoreDirectory(services.store.engine)
     state.stores = services.stores
     instance = Instance(
@@ -98,6 +94,16 @@ def set_policies(session: DurableSession, status: Status) -> None:
     if status.retry is not None:
         session.modes.policy = policy_of(status.retry)
     session.retrying.rules = RetryRules(status.retry_rules)
+
+
+def outside(worker: Worker) -> Outside:
+    services = worker.services
+    return Outside(
+        http=services.http,
+        sockets=services.sockets,
+        post=services.inbox.post,
+        read_frame=worker.entries.frame,
+    )
 
 
 def session_world(worker: Worker, listener: "WorldListener", lane: Lane) -> SessionWorld:

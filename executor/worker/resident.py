@@ -108,6 +108,8 @@ class Resident:
     async def close(self, *, writes_awaited_s: float) -> None:
         """Ends the effects, closes what is open, then deletes the instance. Idempotent."""
         await self.session.effects.close(writes_awaited_s=writes_awaited_s)
+        with trio.move_on_after(writes_awaited_s):
+            await self.state.connections.sent()
         self.state.connections.close()
         closed = trio.Event()
         self.instance.close(lambda: self._services.inbox.post(closed.set))

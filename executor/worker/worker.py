@@ -30,6 +30,7 @@ from executor.errors import (
 )
 from executor.services.files import FileTree
 from executor.services.http_client import HttpClient
+from executor.services.sockets import Sockets
 from executor.services.stores import Stores
 from executor.sources import Sources
 from executor.wasm.lane import Lanes
@@ -87,6 +88,7 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     files: Callable[[Revision, Status], FileTree]
     """A new tree with the revision's initial files, in the worker's limits."""
     http: HttpClient
+    sockets: Sockets
     wakeups: Wakeups
     stores: Stores
     suspend_after_s: float

@@ -27,6 +27,7 @@ from executor.services.egress import EgressPolicy
 from executor.services.files import FileTree
 from executor.services.files_nodes import FileLimits
 from executor.services.http_client import HttpClient
+from executor.services.sockets import Sockets
 from executor.sources import SystemSources
 from executor.wasm.host_function import PENDING, LeaveGuest, Pending
 from executor.wasm.values import Err, Ok
@@ -131,6 +132,7 @@ class World:
         self.inbox = Inbox()
         self.http = HttpClient(nursery)
         self.rules = RetryRules()
+        self.sockets = Sockets(nursery, self.inbox.post)
         self.effects = TrioEffects(nursery, self.bell, perform)
         nursery.start_soon(self.inbox.run)
 
@@ -207,6 +209,7 @@ class Instance:
         )
         self.state.outside = Outside(
             http=around.http,
+            sockets=around.sockets,
             post=around.inbox.post,
             read_frame=self.entries.frame,
         )
@@ -233,6 +236,8 @@ class Instance:
         finally:
             with trio.CancelScope(shield=True):
                 await session.effects.close(writes_awaited_s=writes_awaited_s)
+                with trio.move_on_after(writes_awaited_s):
+                    await self.state.connections.sent()
                 self.state.connections.close()
                 await session.commit()
                 await trio.to_thread.run_sync(self.store.close)

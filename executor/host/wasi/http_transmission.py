@@ -252,6 +252,9 @@ class Transmission:
             if isinstance(found, Failure) or found.ended:
                 return found
 
+    async def sent(self) -> None:
+        """Its call is awaited, as a remote write is."""
+
     def close(self) -> None:
         """Ends everything that is under way, for good."""
         self._closed = True

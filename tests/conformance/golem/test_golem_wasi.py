@@ -1,9 +1,10 @@
 """Golem's guests for files, clocks and failures, live, in forced replay and after crashes.
 
 What is expected is the behaviour of `wasi.rs` of Golem's executor tests at v1.2.5, written afresh.
-What those tests do over HTTP is not here, and `ip_address_resolve` cannot be: lookups are denied.
+What those tests do over HTTP is not here. Names are looked up in a resolver of the test's own.
 """
 
+import socket
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from executor.wasm.values import Ok
 from oplog.entry import InvocationFinished
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
 from tests.conformance.golem.guest import Guest, Mode, deployed
+from tests.support.resolver import Resolver
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
@@ -240,9 +242,45 @@ async def test_a_failed_worker_says_where_it_failed_and_runs_no_more(
 
 
 @trio_test
-async def test_a_name_lookup_is_denied(tmp_path: Path) -> None:
+async def test_what_a_name_led_to_is_replayed_and_not_looked_up_again(tmp_path: Path) -> None:
+    addresses = ["104.21.3.4", "2606:4700::6815:304"]
+    resolver = Resolver({"golem.cloud": addresses})
+    trio.socket.set_custom_hostname_resolver(resolver)
+    async with Executor.open(tmp_path) as shem:
+        wasm = golem_component("networking")
+        await shem.deploy(wasm, name="networking", allow_net=["golem.cloud"])
+        first = await shem.invoke("networking/w", "get", key="k")
+        assert first == [
+            "IpAddress::Ipv4((104, 21, 3, 4))",
+            "IpAddress::Ipv6((9734, 18176, 0, 0, 0, 0, 26645, 772))",
+        ]
+        assert (await shem.replay("networking/w")).divergence is None
+        assert (await shem.crash("networking/w")).divergence is None
+    resolver.names = {}
+    async with Executor.open(tmp_path) as shem:
+        assert await shem.invoke("networking/w", "get", key="k") == first
+        assert (await shem.replay("networking/w")).divergence is None
+    assert resolver.asked == ["golem.cloud"]
+
+
+@trio_test
+async def test_a_name_that_leads_nowhere_fails_at_once(tmp_path: Path) -> None:
+    resolver = Resolver({"golem.cloud": [socket.EAI_NONAME]})
+    trio.socket.set_custom_hostname_resolver(resolver)
+    async with Executor.open(tmp_path) as shem:
+        await shem.deploy(golem_component("networking"), name="networking", allow_net=["*"])
+        with pytest.raises(GuestTrap):
+            await shem.invoke("networking/w", "get", key="k")
+        assert "name-unresolvable" in (await shem.wait("networking/w", "k")).stderr
+    assert resolver.asked == ["golem.cloud"]
+
+
+@trio_test
+async def test_a_name_lookup_that_no_rule_allows_names_the_missing_rule(tmp_path: Path) -> None:
     async with Executor.open(tmp_path) as shem:
         guest = await deployed(shem, "networking", "w", "live")
         with pytest.raises(GuestTrap):
             await shem.invoke(guest.worker, "get", key="k")
-        assert "access-denied" in (await shem.wait(guest.worker, "k")).stderr
+        stderr = (await shem.wait(guest.worker, "k")).stderr
+        assert "golem.cloud is not allowed: deploy with --allow-net golem.cloud" in stderr
+        assert "access-denied" in stderr
