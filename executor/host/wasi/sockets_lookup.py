@@ -12,7 +12,7 @@ from executor.durable.deferred import DeferredCall
 from executor.durable.deferred_function import DeferredFunction
 from executor.durable.definition import Local, NotReady
 from executor.durable.function_type import READ_REMOTE
-from executor.durable.retrying import TransientAnswer
+from executor.durable.retry import TransientAnswer
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.pollables import AlwaysReady, Pollable, Watched
 from executor.host.state import HostState
