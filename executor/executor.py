@@ -132,6 +132,7 @@ class Executor:
                 services = worker_services(store, revisions, running, world)
                 shem = cls(directory, services)
                 nursery.start_soon(services.wakeups.run)
+                nursery.start_soon(services.stores.blobs.garbage.run)
                 awaited_s = 0.0
                 try:
                     if recover == "all":

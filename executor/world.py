@@ -9,6 +9,8 @@ import trio
 
 from executor.durable.effects import Perform, TrioEffects
 from executor.durable.inbox import Inbox
+from executor.services.blob_garbage import Garbage
+from executor.services.blobs import Blobs
 from executor.services.environment import Environment, Limits
 from executor.services.http_client import HttpClient
 from executor.services.keyvalue import KeyValue
@@ -73,6 +75,7 @@ def worker_services(
     write = partial(submit_if_true, store)
     promises = Promises(engine, write, sources.wall_ns)
     environment = Environment(engine, write, world.get("store_limits") or Limits())
+    garbage = Garbage(engine, partial(environment.write_beside, worker="blobs"))
     return WorkerServices(
         store=store,
         reader=Reader(engine),
@@ -89,7 +92,11 @@ def worker_services(
         http=running.http,
         sockets=running.sockets,
         wakeups=Wakeups(engine, sources, promises),
-        stores=Stores(promises=promises, keyvalue=KeyValue(environment, sources.random_id)),
+        stores=Stores(
+            promises=promises,
+            keyvalue=KeyValue(environment, sources.random_id),
+            blobs=Blobs(environment, garbage, sources.random_id, sources.wall_ns),
+        ),
         suspend_after_s=world.get("suspend_after_s", SUSPEND_AFTER_S),
         on_output=world.get("on_output") or ignore_output,
         report=world.get("report") or log_report,

@@ -5,6 +5,7 @@ from typing import Final
 from executor.host.golem import api, durability, invocation_context, oplogs, rpc
 from executor.host.interface import InterfaceTable
 from executor.host.wasi import (
+    blobstore,
     cli,
     clocks,
     config,
@@ -25,6 +26,7 @@ INTERFACES: Final[tuple[InterfaceTable, ...]] = (
     *invocation_context.TABLES,
     *oplogs.TABLES,
     *rpc.TABLES,
+    *blobstore.TABLES,
     *cli.TABLES,
     *clocks.TABLES,
     *config.TABLES,

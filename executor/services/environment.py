@@ -84,7 +84,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rows: Sequence[Row]
     expects: Sequence[Row]
     """The rows that were read."""
-    added_bytes: int
+    added_bytes: int = 0
+    counts: Sequence[Count] = ()
+    """Besides that of the environment."""
     answer: object = None
 
 
@@ -151,32 +153,43 @@ class Environment:
 
         Raises: Refused, StoreError.
         """
-        digest = digest_of(*request)
-        key = last_write_key(caller.worker_id)
-        raw = self.engine.read_row(TABLE, key)
-        if raw is not None:
-            last = decode_last(raw)
-            if (last.key, last.request) == (caller.key, digest):
-                return msgspec.msgpack.decode(last.answer)
-        while True:
+        last = self.repeated(caller, request)
+        while last is None:
             planned = plan()
             answer = msgspec.Raw(encode_value(planned.answer))
-            last = LastWrite(key=caller.key, request=digest, answer=answer)
-            rows = (*planned.rows, Row(TABLE, key, encode_last(last)))
-            written = await self.put(rows, planned.expects, planned.added_bytes, caller.worker)
-            if written:
+            kept = LastWrite(key=caller.key, request=digest_of(*request), answer=answer)
+            row = Row(TABLE, last_write_key(caller.worker_id), encode_last(kept))
+            if await self._put(planned, row, caller.worker):
                 return planned.answer
+        return msgspec.msgpack.decode(last.answer)
 
-    async def put(
-        self, rows: Sequence[Row], expects: Sequence[Row], added_bytes: int, worker: str
-    ) -> bool:
+    def repeated(self, caller: Caller, request: Sequence[object]) -> LastWrite | None:
+        """What this very write came to, if it has been made."""
+        raw = self.engine.read_row(TABLE, last_write_key(caller.worker_id))
+        last = None if raw is None else decode_last(raw)
+        if last is None or (last.key, last.request) != (caller.key, digest_of(*request)):
+            return None
+        return last
+
+    async def _put(self, planned: Plan, row: Row, worker: str) -> bool:
         """One transaction; False if an expected row is another one. Raises: Refused, StoreError."""
-        most = self.limits.environment_bytes_max
-        counts = (Count(TABLE, USED_ROW, added_bytes, most=most),) if added_bytes else ()
-        written = await self._write(Batch(rows=rows, expects=expects, counts=counts), worker)
+        counts = planned.counts
+        if planned.added_bytes:
+            most = self.limits.environment_bytes_max
+            counts = (Count(TABLE, USED_ROW, planned.added_bytes, most=most), *counts)
+        batch = Batch(rows=(*planned.rows, row), expects=planned.expects, counts=counts)
+        written = await self._write(batch, worker)
         if written is Written.EXCEEDED:
-            raise Refused(
-                f"the environment {ENVIRONMENT!r} is full: it may hold {most} bytes, holds"
-                f" {self.used_bytes}, and this would add {added_bytes}"
-            )
+            raise self.full(planned.added_bytes)
         return written is Written.DONE
+
+    async def write_beside(self, rows: Sequence[Row], worker: str) -> None:
+        """Rows that nobody refers to yet, or any more. Raises: StoreError."""
+        await self._write(Batch(rows=rows), worker)
+
+    def full(self, added_bytes: int) -> Refused:
+        return Refused(
+            f"the environment {ENVIRONMENT!r} is full: it may hold"
+            f" {self.limits.environment_bytes_max} bytes, holds {self.used_bytes}, and this would"
+            f" add {added_bytes}"
+        )

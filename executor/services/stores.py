@@ -2,6 +2,7 @@
 
 import msgspec
 
+from executor.services.blobs import Blobs
 from executor.services.keyvalue import KeyValue
 from executor.services.promises import Promises
 
@@ -9,3 +10,4 @@ from executor.services.promises import Promises
 class Stores(msgspec.Struct, frozen=True, kw_only=True):
     promises: Promises
     keyvalue: KeyValue
+    blobs: Blobs

@@ -1,5 +1,9 @@
 """The durable services over an engine in memory, which writes at once."""
 
+from functools import partial
+
+from executor.services.blob_garbage import Garbage
+from executor.services.blobs import Blobs
 from executor.services.environment import Environment, Limits
 from executor.services.keyvalue import KeyValue
 from executor.services.promises import Promises
@@ -33,7 +37,9 @@ def memory_stores(engine=None, limits=None, write=None):
     sources = FakeSources()
     write = write or written_at_once(engine)
     environment = Environment(engine, write, limits or Limits())
+    garbage = Garbage(engine, partial(environment.write_beside, worker="blobs"))
     return Stores(
         promises=Promises(engine, write, sources.wall_ns),
         keyvalue=KeyValue(environment, sources.random_id),
+        blobs=Blobs(environment, garbage, sources.random_id, sources.wall_ns),
     )

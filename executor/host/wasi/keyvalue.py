@@ -5,15 +5,14 @@ transaction and applied once however often it is repeated. A bucket is named and
 what was put under its name, whichever worker did.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
-from executor.durable.definition import Awaited, HostFunctionRow, Local, Recorded
-from executor.durable.function_type import READ_REMOTE, WRITE_REMOTE
+from executor.durable.definition import HostFunctionRow, Local
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
-from executor.host.wasi.stored_values import Body, BodyInput, BodyOutput
-from executor.services.environment import VALUE_BYTES_MAX, Caller, Refused
+from executor.host.wasi.keyvalue_values import Body, BodyInput, BodyOutput
+from executor.host.wasi.store_rows import caller, read_row, write_row
+from executor.services.environment import VALUE_BYTES_MAX, Refused
 from executor.wasm.values import Err, Ok
 
 U64_MAX: Final = 2**64 - 1
@@ -35,37 +34,8 @@ class Trace:
         self.text = text
 
 
-def caller(state: Any) -> Caller:
-    session = state.session
-    return Caller(worker_id=state.identity.id, worker=session.worker, key=session.call_key)
-
-
 def named(state: HostState, number: int) -> str:
     return state.handles.get(number, Bucket).name
-
-
-def reading(read: Callable[..., object]) -> Callable[..., Ok | Err]:
-    """A read of the store as an action: its answer, or why there is none."""
-
-    def action(state: Any, bucket: int, *arguments: object) -> Ok | Err:
-        try:
-            return Ok(read(state.stores.keyvalue, named(state, bucket), *arguments))
-        except Refused as refused:
-            return Err(str(refused))
-
-    return action
-
-
-def writing(write: Callable[..., Any]) -> Callable[..., Any]:
-    """The same of `await write(state, bucket, …)`."""
-
-    async def action(state: HostState, bucket: int, *arguments: object) -> Ok | Err:
-        try:
-            return Ok(await write(state, named(state, bucket), *arguments))
-        except Refused as refused:
-            return Err(str(refused))
-
-    return action
 
 
 def traced(state: HostState, answer: Ok | Err) -> Ok | Err:
@@ -95,26 +65,49 @@ def observe_values(state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
     return Ok([incoming(state, value) for value in values])
 
 
-async def set_one(state: Any, bucket: str, key: str, value: int) -> None:
+# -- the store -------------------------------------------------------------------------------------
+
+
+def get(state: HostState, bucket: int, key: str) -> bytes | None:
+    return state.stores.keyvalue.get(named(state, bucket), key)
+
+
+def exists(state: HostState, bucket: int, key: str) -> bool:
+    return state.stores.keyvalue.exists(named(state, bucket), key)
+
+
+def get_many(state: HostState, bucket: int, keys: list[str]) -> list[bytes | None]:
+    return state.stores.keyvalue.get_many(named(state, bucket), keys)
+
+
+def all_keys(state: HostState, bucket: int) -> list[str]:
+    return state.stores.keyvalue.all_keys(named(state, bucket))
+
+
+async def set_one(state: HostState, bucket: int, key: str, value: int) -> None:
     await set_all(state, bucket, [(key, value)])
 
 
-async def set_all(state: Any, bucket: str, pairs: list[tuple[str, int]]) -> None:
+async def set_all(state: HostState, bucket: int, pairs: list[tuple[str, int]]) -> None:
     values = {key: bytes(state.handles.get(value, Body).content) for key, value in pairs}
-    await state.stores.keyvalue.set_many(caller(state), bucket, values)
+    await put(state, bucket, values)
 
 
-async def delete_one(state: Any, bucket: str, key: str) -> None:
+async def put(state: HostState, bucket: int, values: dict[str, bytes]) -> None:
+    await state.stores.keyvalue.set_many(caller(state), named(state, bucket), values)
+
+
+async def delete_one(state: HostState, bucket: int, key: str) -> None:
     await delete_all(state, bucket, [key])
 
 
-async def delete_all(state: Any, bucket: str, keys: list[str]) -> None:
-    await state.stores.keyvalue.delete_many(caller(state), bucket, keys)
+async def delete_all(state: HostState, bucket: int, keys: list[str]) -> None:
+    await state.stores.keyvalue.delete_many(caller(state), named(state, bucket), keys)
 
 
 async def increment(
-    state: Any, bucket: str, key: str, delta: int, bounds: tuple[int, int] = (0, U64_MAX)
-) -> int:
+    state: HostState, bucket: int, key: str, delta: int, bounds: tuple[int, int] = (0, U64_MAX)
+) -> int | None:
     """Raises: Refused beyond the bounds."""
 
     def change(number: int | None) -> int:
@@ -124,39 +117,18 @@ async def increment(
         return total
 
     changed = state.stores.keyvalue.change_number
-    total: int = await changed(caller(state), bucket, key, ["increment", delta], change)
-    return total
+    request = ["increment", delta]
+    return await changed(caller(state), named(state, bucket), key, request, change)
 
 
-async def compare_and_swap(state: Any, bucket: str, key: str, old: int, new: int) -> bool:
+async def compare_and_swap(state: HostState, bucket: int, key: str, old: int, new: int) -> bool:
+    def change(number: int | None) -> int | None:
+        return new if number == old else None
+
     changed = state.stores.keyvalue.change_number
     request = ["compare-and-swap", old, new]
-    swapped = await changed(
-        caller(state), bucket, key, request, lambda number: new if number == old else None
-    )
+    swapped = await changed(caller(state), named(state, bucket), key, request, change)
     return swapped is not None
-
-
-def write_row(name: str, write: Callable[..., Any], answer: str) -> Awaited:
-    return Awaited(
-        name=name,
-        function_type=WRITE_REMOTE,
-        action=writing(write),
-        observe=observed,
-        answer=f"result<{answer}, string>",
-    )
-
-
-def read_row(
-    name: str, read: Callable[..., Any], answer: str, observe: Callable[..., Any] = observed
-) -> Recorded:
-    return Recorded(
-        name=name,
-        function_type=READ_REMOTE,
-        action=reading(read),
-        observe=observe,
-        answer=f"result<{answer}, string>",
-    )
 
 
 # -- resources that the guest holds ----------------------------------------------------------------
@@ -265,10 +237,10 @@ EVENTUAL: Final = over_buckets(
     exists: func(bucket: borrow<bucket>, key: key) -> result<bool, error>;
     """,
     [
-        read_row("get", lambda kv, *of: kv.get(*of), "option<list<u8>>", observe_value),
-        read_row("exists", lambda kv, *of: kv.exists(*of), "bool"),
-        write_row("set", set_one, "_"),
-        write_row("delete", delete_one, "_"),
+        read_row("get", get, "option<list<u8>>", observe_value),
+        read_row("exists", exists, "bool", observed),
+        write_row("set", set_one, "_", observed),
+        write_row("delete", delete_one, "_", observed),
     ],
 )
 
@@ -286,13 +258,13 @@ BATCH: Final = over_buckets(
     [
         read_row(
             "get-many",
-            lambda kv, *of: kv.get_many(*of),
+            get_many,
             "list<option<list<u8>>>",
             observe_values,
         ),
-        read_row("keys", lambda kv, *of: kv.all_keys(*of), "list<string>"),
-        write_row("set-many", set_all, "_"),
-        write_row("delete-many", delete_all, "_"),
+        read_row("keys", all_keys, "list<string>", observed),
+        write_row("set-many", set_all, "_", observed),
+        write_row("delete-many", delete_all, "_", observed),
     ],
 )
 
@@ -304,8 +276,8 @@ ATOMIC: Final = over_buckets(
         -> result<bool, error>;
     """,
     [
-        write_row("increment", increment, "u64"),
-        write_row("compare-and-swap", compare_and_swap, "bool"),
+        write_row("increment", increment, "u64", observed),
+        write_row("compare-and-swap", compare_and_swap, "bool", observed),
     ],
 )
 

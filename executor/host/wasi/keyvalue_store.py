@@ -12,11 +12,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from executor.durable.definition import Awaited, HostFunctionRow, Local, Recorded
-from executor.durable.function_type import READ_REMOTE, WRITE_REMOTE
+from executor.durable.definition import Awaited, HostFunctionRow, Local
+from executor.durable.function_type import WRITE_REMOTE
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
-from executor.host.wasi.keyvalue import Bucket, caller, increment, named, reading, writing
+from executor.host.wasi.keyvalue import (
+    Bucket,
+    delete_all,
+    delete_one,
+    exists,
+    get,
+    get_many,
+    increment,
+    named,
+    open_bucket,
+    put,
+)
+from executor.host.wasi.store_rows import caller, read_row, write_row
 from executor.services.environment import Refused
 from executor.services.keyvalue import Seen
 from executor.wasm.values import Err, Ok, Variant
@@ -42,57 +54,26 @@ def observed(_state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
     return other(answer)
 
 
-def read_row(name: str, read: Callable[..., Any], answer: str) -> Recorded:
-    return Recorded(
-        name=name,
-        function_type=READ_REMOTE,
-        action=reading(read),
-        observe=observed,
-        answer=f"result<{answer}, string>",
-    )
-
-
-def write_row(name: str, write: Callable[..., Any], answer: str = "_") -> Awaited:
-    return Awaited(
-        name=name,
-        function_type=WRITE_REMOTE,
-        action=writing(write),
-        observe=observed,
-        answer=f"result<{answer}, string>",
-    )
-
-
 # -- store -----------------------------------------------------------------------------------------
 
 
-def open_bucket(state: HostState, name: str) -> Ok:
-    return Ok(state.handles.add(Bucket(name)))
+async def set_one(state: HostState, bucket: int, key: str, value: bytes) -> None:
+    await put(state, bucket, {key: value})
 
 
-async def set_one(state: Any, bucket: str, key: str, value: bytes) -> None:
-    await state.stores.keyvalue.set_many(caller(state), bucket, {key: value})
-
-
-async def delete_one(state: Any, bucket: str, key: str) -> None:
-    await state.stores.keyvalue.delete_many(caller(state), bucket, [key])
-
-
-def list_behind(state: Any, number: int, cursor: str | None) -> Ok | Err:
+def list_behind(state: HostState, number: int, cursor: str | None) -> dict[str, object]:
     """A page of keys, and whether more follow."""
-    try:
-        page = state.stores.keyvalue.list_keys(named(state, number), cursor)
-    except Refused as refused:
-        return Err(str(refused))
-    return Ok({"keys": page.keys, "more": page.more})
+    page = state.stores.keyvalue.list_keys(named(state, number), cursor)
+    return {"keys": page.keys, "more": page.more}
 
 
-def list_at(state: HostState, number: int, cursor: int | None) -> Ok | Err:
+def list_at(state: HostState, number: int, cursor: int | None) -> dict[str, object]:
     """The same, behind the page that was given this number."""
     cursors = state.handles.get(number, Bucket).cursors
     if cursor is None:
         return list_behind(state, number, None)
     if not 1 <= cursor <= len(cursors):
-        return Err(f"{cursor} is no cursor that this bucket has given")
+        raise Refused(f"{cursor} is no cursor that this bucket has given")
     return list_behind(state, number, cursors[cursor - 1])
 
 
@@ -115,7 +96,10 @@ def observe_numbered(state: HostState, answer: Ok | Err, number: int, *_: object
     return Ok({"keys": page["keys"], "cursor": cursor})
 
 
-def store(version: str, cursor: str, listed: Recorded) -> InterfaceTable:
+Listed = tuple[Callable[..., Any], str, Callable[..., Any]]
+
+
+def store(version: str, cursor: str, listed: Listed) -> InterfaceTable:
     return host_interface(
         f"""
         interface wasi:keyvalue/store {{
@@ -134,41 +118,32 @@ def store(version: str, cursor: str, listed: Recorded) -> InterfaceTable:
         version,
         [
             Local("open", open_bucket),
-            read_row("[method]bucket.get", lambda kv, *of: kv.get(*of), "option<list<u8>>"),
-            read_row("[method]bucket.exists", lambda kv, *of: kv.exists(*of), "bool"),
-            write_row("[method]bucket.set", set_one),
-            write_row("[method]bucket.delete", delete_one),
-            listed,
+            read_row("[method]bucket.get", get, "option<list<u8>>", observed),
+            read_row("[method]bucket.exists", exists, "bool", observed),
+            write_row("[method]bucket.set", set_one, "_", observed),
+            write_row("[method]bucket.delete", delete_one, "_", observed),
+            read_row("[method]bucket.list-keys", *listed),
         ],
     )
 
 
-LISTED: Final = partial(
-    Recorded,
-    name="[method]bucket.list-keys",
-    function_type=READ_REMOTE,
-    answer="result<record { keys: list<string>, more: bool }, string>",
-)
-STORE: Final = store("0.2.0-draft", "u64", LISTED(action=list_at, observe=observe_numbered))
-STORE_2: Final = store("0.2.0-draft2", "string", LISTED(action=list_behind, observe=observe_listed))
+PAGE: Final = "record { keys: list<string>, more: bool }"
+STORE: Final = store("0.2.0-draft", "u64", (list_at, PAGE, observe_numbered))
+STORE_2: Final = store("0.2.0-draft2", "string", (list_behind, PAGE, observe_listed))
 
 
 # -- batch -----------------------------------------------------------------------------------------
 
 
-def read_pairs(keyvalue: Any, bucket: str, keys: list[str]) -> list[tuple[str, bytes] | None]:
-    values = keyvalue.get_many(bucket, keys)
+def read_pairs(state: HostState, bucket: int, keys: list[str]) -> list[tuple[str, bytes] | None]:
+    values = get_many(state, bucket, keys)
     return [
         None if value is None else (key, value) for key, value in zip(keys, values, strict=True)
     ]
 
 
-async def set_all(state: Any, bucket: str, pairs: list[tuple[str, bytes]]) -> None:
-    await state.stores.keyvalue.set_many(caller(state), bucket, dict(pairs))
-
-
-async def delete_all(state: Any, bucket: str, keys: list[str]) -> None:
-    await state.stores.keyvalue.delete_many(caller(state), bucket, keys)
+async def set_all(state: HostState, bucket: int, pairs: list[tuple[str, bytes]]) -> None:
+    await put(state, bucket, dict(pairs))
 
 
 def over_buckets(
@@ -195,9 +170,9 @@ def batch(of: InterfaceTable) -> InterfaceTable:
         delete-many: func(bucket: borrow<bucket>, keys: list<string>) -> result<_, error>;
         """,
         [
-            read_row("get-many", read_pairs, "list<option<tuple<string, list<u8>>>>"),
-            write_row("set-many", set_all),
-            write_row("delete-many", delete_all),
+            read_row("get-many", read_pairs, "list<option<tuple<string, list<u8>>>>", observed),
+            write_row("set-many", set_all, "_", observed),
+            write_row("delete-many", delete_all, "_", observed),
         ],
     )
 
@@ -205,12 +180,9 @@ def batch(of: InterfaceTable) -> InterfaceTable:
 # -- atomics ---------------------------------------------------------------------------------------
 
 
-def see(state: Any, number: int, key: str) -> Ok | Err:
-    try:
-        seen = state.stores.keyvalue.see(named(state, number), key)
-    except Refused as refused:
-        return Err(str(refused))
-    return Ok({"value": seen.value, "version": seen.version})
+def see(state: HostState, bucket: int, key: str) -> dict[str, object]:
+    seen = state.stores.keyvalue.see(named(state, bucket), key)
+    return {"value": seen.value, "version": seen.version}
 
 
 def compared(state: HostState, bucket: str, key: str, seen: Any) -> int:
@@ -255,7 +227,7 @@ ATOMICS: Final = over_buckets(
     STORE,
     "atomics",
     "increment: func(bucket: borrow<bucket>, key: string, delta: u64) -> result<u64, error>;",
-    [write_row("increment", increment, "u64")],
+    [write_row("increment", increment, "u64", observed)],
 )
 
 SEEN: Final = "record { value: option<list<u8>>, version: list<u8> }"
@@ -272,15 +244,9 @@ ATOMICS_2: Final = over_buckets(
     swap: func(cas: cas, value: list<u8>) -> result<_, cas-error>;
     """,
     [
-        Recorded(
-            name="[static]cas.new",
-            function_type=READ_REMOTE,
-            action=see,
-            observe=observe_new,
-            answer=f"result<{SEEN}, string>",
-        ),
+        read_row("[static]cas.new", see, SEEN, observe_new),
         Local("[method]cas.current", current),
-        write_row("increment", partial(increment, bounds=S64), "s64"),
+        write_row("increment", partial(increment, bounds=S64), "s64", observed),
         Awaited(
             name="swap",
             function_type=WRITE_REMOTE,

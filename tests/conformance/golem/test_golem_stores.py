@@ -62,6 +62,16 @@ async def test_buckets_are_shared_by_workers_and_outlive_the_executor(
 
 
 @trio_test
+async def test_a_container_exists_once_it_was_created(tmp_path: Path, mode: Mode) -> None:
+    async with Executor.open(tmp_path) as shem:
+        guest = await deployed(shem, "blob-store-service", "w", mode)
+        assert await guest.call("container-exists", "container") is False
+        await guest.call("create-container", "container")
+        assert await guest.call("container-exists", "container") is True
+        assert await guest.call("container-exists", "other") is False
+
+
+@trio_test
 async def test_many_keys_are_got_only_if_all_are_there(tmp_path: Path, mode: Mode) -> None:
     async with Executor.open(tmp_path) as shem:
         guest = await keys_and_values(shem, mode)

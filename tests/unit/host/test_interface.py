@@ -6,6 +6,7 @@ from executor.host import INTERFACES
 from executor.host.interface import drop_handle, host_interface
 
 OFFERED = [
+    *[f"blobstore/{name}" for name in ("types", "container", "blobstore")],
     *[f"cli/{name}" for name in ("environment", "exit", "stdin", "stdout", "stderr")],
     *[f"cli/terminal-{name}" for name in ("input", "output", "stdin", "stdout", "stderr")],
     *[f"clocks/{name}" for name in ("wall-clock", "monotonic-clock", "timezone")],
