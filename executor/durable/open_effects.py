@@ -103,6 +103,7 @@ class OpenEffects:
     def drop(self, asked: AskedEffect) -> None:
         """The guest wants no answer any more. Under the worker's lock."""
         asked.dropped = True
+        self._asked.discard(asked)
         if asked.handle is not None:
             self._post(asked.handle.cancel)
 
