@@ -233,6 +233,14 @@ def test_the_approval_waits_for_the_promise_that_it_made(tmp_path: Path) -> None
     assert asked == [[plain(promise), *more] for more in ([], [], [list(b"v")], [])]
 
 
+def test_the_courier_hears_that_it_has_no_network() -> None:
+    guest = Guest(guests.courier_component(), "demo:courier/post", {}, WasiConfig())
+    assert guest.call("dial", 1) == "access-denied"
+    assert guest.call("ping", 1, "a").payload == "access-denied"
+    assert guest.call("ask", "localhost", 1, "a").payload == "permanent-resolver-failure"
+    assert guest.call("say", "a").payload == "invalid-state"
+
+
 def test_the_order_guest_charges_each_item_and_keeps_a_ledger(tmp_path: Path) -> None:
     asked: list[tuple[str, int]] = []
     wasi = WasiConfig()
