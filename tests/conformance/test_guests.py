@@ -223,7 +223,10 @@ def test_the_approval_waits_for_the_promise_that_it_made(tmp_path: Path) -> None
     guest = Guest(guests.approval_component(), "demo:approval/workflow", host, wasi)
     assert guest.call("request", "a bridge") == ("a bridge", "yes", 1)
     assert guest.call("request", "") == ("", "yes", 2)
-    assert (tmp_path / "out").read_text() == "a bridge waits for promise 4\n waits for promise 4\n"
+    said = "a bridge waits for promise 4\n waits for promise 4\n"
+    assert (tmp_path / "out").read_text() == said
+    assert guest.call("remind", "water", 0) == "water"
+    assert (tmp_path / "out").read_text() == f"{said}water\n"
     assert plain(guest.call("create-again")) == plain(guest.call("create")) == plain(promise)
     del asked[:]
     assert bytes(guest.call("await", promise)) == b"yes"
