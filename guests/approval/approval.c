@@ -29,8 +29,10 @@ typedef struct {
 
 typedef struct {
     uint8_t failed;
-    uint8_t error_case;
-    uint32_t error_handle;
+    struct {
+        uint8_t error_case;
+        uint32_t handle;
+    } error;
 } write_result_t;
 
 IMPORT(HOST, "get-oplog-index")

@@ -21,8 +21,11 @@ typedef struct {
 } policy_t;
 
 typedef struct {
-    uint8_t failed, error_case;
-    uint32_t error_handle;
+    uint8_t failed;
+    struct {
+        uint8_t error_case;
+        uint32_t handle;
+    } error;
 } write_result_t;
 
 typedef struct {
