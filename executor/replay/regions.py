@@ -116,7 +116,7 @@ class Regions:
             return True
         if index not in self.jumped:
             return False
-        if isinstance(entry, End):
+        if isinstance(entry, End) and entry.start_index not in self.subtrees:
             return entry.start_index >= self.jumped.first_of(index)
         return kind not in HINTS or kind in DELIVERY_HINTS
 

@@ -67,8 +67,7 @@ async def roll_back(worker: Worker) -> None:
         worker.writer.committed_index,
     )
     if begin:
-        opened = await trio.to_thread.run_sync(worker.entries.one, begin)
-        await jump(worker, begin, subtree=begin if isinstance(opened, Start) else None)
+        await jump(worker, begin, subtree=await scope_of(worker, begin))
 
 
 def open_begin(entries: WorkerEntries, regions: Regions, first: int, last: int) -> int:
@@ -102,8 +101,10 @@ async def jump(worker: Worker, target: int, *, subtree: int | None = None) -> No
     services.stores.promises.announce(gone)
 
 
-async def jump_refusal(worker: Worker, target: int) -> str | None:
-    """Why the current invocation cannot go on from entry `target`, or None if it can."""
+async def jump_back(worker: Worker, target: int) -> str | None:
+    """Has the current invocation go on from entry `target`, from the beginning of a scope if that
+    lies in its body; or says why it cannot. Durable on return. Raises: StoreError.
+    """
     current = worker.status.current
     first = 0 if current is None else current.started_index
     if not first or not first <= target <= worker.writer.committed_index:
@@ -111,17 +112,28 @@ async def jump_refusal(worker: Worker, target: int) -> str | None:
     regions = Regions(worker.status.cuts)
     if target in regions.reverted or target in regions.jumped:
         return f"set-oplog-index: entry {target} is hidden: it was jumped over"
-    if await trio.to_thread.run_sync(calls_open, worker.entries, regions, first, target):
+    found = await trio.to_thread.run_sync(open_at, worker.entries, regions, first, target)
+    if found.calls:
         return f"set-oplog-index: durable host calls are still in flight at entry {target}"
+    scope = await scope_of(worker, found.begin)
+    await jump(worker, scope or target, subtree=scope)
     return None
 
 
-def calls_open(entries: WorkerEntries, regions: Regions, first: int, last: int) -> bool:
-    """Whether a call is in flight after entry `last`. Blocks."""
+def open_at(entries: WorkerEntries, regions: Regions, first: int, last: int) -> Open:
+    """What is open after entry `last` of the invocation that began at `first`. Blocks."""
     spans = Spans(regions)
     for index, entry in committed_entries(entries, first, last):
         spans.add(index, entry)
-    return bool(spans.now.calls)
+    return spans.now
+
+
+async def scope_of(worker: Worker, begin: int) -> int | None:
+    """The begin itself if it is that of a scope."""
+    if not begin:
+        return None
+    opened = await trio.to_thread.run_sync(worker.entries.one, begin)
+    return begin if isinstance(opened, Start) else None
 
 
 # -- revert ----------------------------------------------------------------------------------------

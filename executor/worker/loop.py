@@ -46,7 +46,7 @@ from executor.wasm.instance import Outcome as GuestOutcome
 from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
-from executor.worker.cutting import jump, jump_refusal, roll_back
+from executor.worker.cutting import jump_back, roll_back
 from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Resident
 from executor.worker.status import REFUSING, RESTING
@@ -410,10 +410,9 @@ class InvocationLoop:
         worker = self.worker
         await self._lose_resident(writes_awaited_s=0)
         await worker.commit()
-        refusal = await jump_refusal(worker, target)
+        refusal = await jump_back(worker, target)
         if refusal is not None:
             return await self._record(resident, Raised(GuestError(refusal, where=worker.name)))
-        await jump(worker, target)
         worker.deliver_output()
         return Verdict.REBUILD
 

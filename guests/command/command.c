@@ -9,10 +9,8 @@ enum { OK = 0, ERR = 1 };
 
 typedef struct {
     uint8_t failed;
-    struct {
-        uint8_t error_case;
-        uint32_t handle;
-    } error;
+    uint8_t error_case;
+    uint32_t error_handle;
 } write_result_t;
 
 typedef struct {

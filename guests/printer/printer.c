@@ -7,10 +7,8 @@
 
 typedef struct {
     uint8_t failed;
-    struct {
-        uint8_t error_case;
-        uint32_t handle;
-    } error;
+    uint8_t error_case;
+    uint32_t error_handle;
 } write_result_t;
 
 IMPORT("wasi:cli/stdout@0.2.0", "get-stdout")

@@ -5,6 +5,7 @@
 
 #define OUTSIDE "demo:stepper/outside"
 #define HOST "golem:api/host@1.1.6"
+#define DURABILITY "golem:durability/durability@1.2.0"
 #define STREAMS "wasi:io/streams@0.2.0"
 #define FILES "wasi:filesystem/types@0.2.0"
 
@@ -21,11 +22,8 @@ typedef struct {
 } policy_t;
 
 typedef struct {
-    uint8_t failed;
-    struct {
-        uint8_t error_case;
-        uint32_t handle;
-    } error;
+    uint8_t failed, error_case;
+    uint32_t error_handle;
 } write_result_t;
 
 typedef struct {
@@ -111,6 +109,44 @@ void file_write(uint32_t file, const uint8_t *bytes, uint32_t length, uint64_t o
                 size_result_t *result);
 IMPORT(FILES, "[method]descriptor.stat") void file_stat(uint32_t file, stat_result_t *result);
 
+/* A wrapped-function-type, flat: write-remote-batched(none). */
+#define BATCHED 4, 0, 0
+
+typedef struct {
+    uint8_t is_live, level;
+} execution_state_t;
+
+typedef struct {
+    struct {
+        uint64_t seconds;
+        uint32_t nanoseconds;
+    } at;
+    string_t function;
+    uint8_t *response;
+    uint32_t response_length;
+    struct {
+        uint8_t type;
+        struct {
+            uint8_t is_some;
+            uint64_t index;
+        } begin;
+    } function_type;
+    uint8_t version;
+} persisted_t;
+
+IMPORT(DURABILITY, "begin-durable-function")
+uint64_t begin_scope(uint32_t type, uint32_t has_index, uint64_t index);
+IMPORT(DURABILITY, "end-durable-function")
+void end_scope(uint32_t type, uint32_t has_index, uint64_t index, uint64_t begin, uint32_t forced);
+IMPORT(DURABILITY, "current-durable-execution-state")
+void read_state(execution_state_t *state);
+IMPORT(DURABILITY, "persist-durable-function-invocation")
+void persist(const char *name, uint32_t name_length, const uint8_t *request,
+             uint32_t request_length, const uint8_t *response, uint32_t response_length,
+             uint32_t type, uint32_t has_index, uint64_t index);
+IMPORT(DURABILITY, "read-persisted-durable-function-invocation")
+void read_persisted(persisted_t *persisted);
+
 static uint64_t counter, value, registers[4];
 static uint32_t file;
 
@@ -169,10 +205,10 @@ static void write_line(uint8_t a, uint8_t b) {
 
 /* What ends this run of the instance, if the gate that it asks is open. */
 static void leave_if_open(uint8_t code, uint8_t a, uint8_t b) {
-    uint32_t times = code == 6 || code == 14 ? b % 4 : 1;
-    if (code == 14 && times == 3)
+    if (code == 14 && b == 255)
         __builtin_trap();
-    uint64_t open = ask_gate((uint32_t)code << 16 | (uint32_t)a << 8 | times);
+    uint32_t openings = code == 6 || code == 14 ? b : 1;
+    uint64_t open = ask_gate((uint32_t)code << 16 | (uint32_t)a << 8 | openings);
     fold(open);
     if (!open)
         return;
@@ -199,6 +235,26 @@ static void set_modes(uint8_t code, uint8_t a) {
         read_policy(&policy);
         fold(read_mode() | read_level() << 1 | (uint64_t)policy.attempts << 3);
     }
+}
+
+/* A durable function of the guest's own: its block is a write, and a trap if a gate says so. */
+static void run_scope(uint8_t a, uint8_t b) {
+    uint64_t begin = begin_scope(BATCHED), answer;
+    execution_state_t state;
+    read_state(&state);
+    if (state.is_live) {
+        answer = write_remote((uint32_t)a << 8 | b % 8);
+        persist("block", 5, &a, 1, (const uint8_t *)&answer, sizeof answer, BATCHED);
+        if (b / 8 % 2 && ask_gate(22u << 16 | (uint32_t)a << 8 | 1))
+            __builtin_trap();
+    } else {
+        persisted_t persisted;
+        read_persisted(&persisted);
+        expect(persisted.response_length == sizeof answer);
+        copy_bytes(&answer, persisted.response, sizeof answer);
+    }
+    end_scope(BATCHED, begin, 0);
+    fold(answer);
 }
 
 static void step(uint8_t code, uint8_t a, uint8_t b) {
@@ -247,6 +303,9 @@ static void step(uint8_t code, uint8_t a, uint8_t b) {
         return;
     case 20:
         commit(1);
+        return;
+    case 22:
+        run_scope(a, b);
         return;
     default:
         leave_if_open(code, a, b);

@@ -33,8 +33,9 @@ operations = st.one_of(
         st.builds(Op, st.sampled_from(codes), st.integers(0, most), behaviours)
         for codes, most, behaviours in (
             ((Code.READ_LOCAL, Code.READ_REMOTE, Code.WRITE_REMOTE), 3, st.integers(0, 4)),
+            ((Code.SCOPE,), 3, st.sampled_from((0, 1, 2, 3, 4, 8, 9))),
             ((Code.BEGIN, Code.END, Code.INDEX), 3, st.just(0)),
-            ((Code.JUMP, Code.TRAP), 3, st.integers(0, 3)),
+            ((Code.JUMP, Code.TRAP), 3, st.sampled_from((0, 0b1, 0b10, 0b11, 255))),
             ((Code.JUMP_ANYWHERE,), 3, st.integers(0, 8)),
             ((Code.MODE, Code.LEVEL, Code.POLICY), 3, st.just(0)),
             ((Code.KEY, Code.COMMIT, Code.ASK, Code.READ_FILE, Code.STAT_FILE), 0, st.just(0)),
@@ -212,6 +213,29 @@ def test_a_worker_does_what_the_reference_says_whatever_its_owners_and_its_proce
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_a_jump_into_the_body_of_a_durable_function_goes_back_to_its_beginning():
+    stage = Stage()
+    program = [Op(Code.SCOPE, 1), Op(Code.INDEX), Op(Code.JUMP_ANYWHERE, 0, 2)]
+
+    async def step(shem):
+        await stage.life.submit(shem, "k", program)
+        assert await stage.life.rest(shem)
+        await stage.life.check(shem)
+        await stage.life.crash(shem)
+
+    try:
+        stage.run(step)
+        log = stage.life.reference.log
+        scope = next(i for i, e in enumerate(log, 1) if e.kind == "start")
+        jumps = [e.fields for e in log if e.kind == "jump"]
+        assert jumps == [{"first": scope + 1, "subtree": scope}]
+        writes = [d.effect for d in stage.life.outside.deeds if d.effect.key is not None]
+        assert len(writes) == 2
+        assert writes[0] == writes[1], "the block runs again, with the same keys"
+    finally:
+        stage.close()
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

@@ -11,7 +11,7 @@ from pathlib import Path
 from executor.worker.rows import read_worker_id
 from guests import recipes
 from oplog.lmdb_engine import LmdbEngine
-from tests.conformance.model.follower import Follower
+from tests.conformance.model.follower import UNKNOWN, Follower
 from tests.conformance.model.program import encode
 from tests.conformance.model.regions import question
 from tests.conformance.model.subject import Deed, Ordered
@@ -70,7 +70,7 @@ class Processes:
             engine.close()
         self.ordered[:] = [Ordered(entry, EVERYTHING) for _, entry in entries]
         self.deeds[:] = [
-            Deed(effect, EVERYTHING, "answered") for effect in read_deeds(self.deeds_path)
+            Deed(effect, EVERYTHING, UNKNOWN, "answered") for effect in read_deeds(self.deeds_path)
         ]
         if self.follower is None and worker_id is not None:
             self.follower = Follower(worker_id, self.ordered, self.deeds)

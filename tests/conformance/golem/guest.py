@@ -15,12 +15,8 @@ API = "golem:it/api"
 class Guest:
     """One worker of a Golem component; after each invocation the mode says what happens to it."""
 
-    def __init__(
-        self, shem: Executor, worker: str, mode: Mode, env: dict[str, str] | None = None
-    ) -> None:
-        """`env` is that of a worker that its first invocation creates."""
+    def __init__(self, shem: Executor, worker: str, mode: Mode) -> None:
         self.shem = shem
-        self.env = env
         self.worker = worker
         self.mode = mode
 
@@ -35,8 +31,7 @@ class Guest:
     async def invocation(
         self, function: str, arguments: Sequence[Any] = (), key: str | None = None
     ) -> Invocation:
-        given = list(arguments)
-        accepted = await self.shem.submit(self.worker, function, given, key=key, env=self.env)
+        accepted = await self.shem.submit(self.worker, function, list(arguments), key=key)
         done = await self.shem.wait(self.worker, accepted.key, timeout_s=TIMEOUT_S)
         assert (done.status, done.error) == ("completed", None)
         await self.rebuild()

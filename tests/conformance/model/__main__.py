@@ -31,10 +31,11 @@ def main() -> int:
     rounds = 0
     while figures.steps < asked.steps and rounds < asked.rounds:
         seed = asked.seed + rounds
+        subject = Subject(seed)
         try:
-            trio.run(wander, Subject(seed), seed, LIVES, figures)
+            trio.run(wander, subject, seed, LIVES, figures)
         except Exception:
-            print(traceback.format_exc())
+            print(traceback.format_exc(), *subject.reports[-3:], sep="\n")
             print(f"a difference: python -m tests.conformance.model --seed {seed} --rounds 1")
             return 1
         rounds += 1

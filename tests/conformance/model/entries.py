@@ -57,9 +57,12 @@ def outcome_fields(outcome: Outcome) -> dict[str, object]:
     return {"outcome": kind, "value": value}
 
 
-def region_fields(index: int, entry: Jump | Revert) -> dict[str, object]:
+def region_kind_and_fields(index: int, entry: Jump | Revert) -> tuple[str, dict[str, object]]:
     assert entry.region.last == index, entry
-    return {"first": entry.region.first}
+    first = entry.region.first
+    if isinstance(entry, Jump):
+        return "jump", {"first": first, "subtree": entry.subtree}
+    return "revert", {"first": first}
 
 
 def view(index: int, entry: Stored) -> Entry:
@@ -82,7 +85,7 @@ def kind_and_fields(index: int, entry: Stored) -> tuple[str, dict[str, object]]:
         case InvocationFinished(outcome=outcome):
             return "invocation-finished", outcome_fields(outcome)
         case Jump() | Revert():
-            return ("jump" if isinstance(entry, Jump) else "revert"), region_fields(index, entry)
+            return region_kind_and_fields(index, entry)
         case EndAtomicRegion(begin_index=begin):
             return "end-atomic-region", {"begin_index": begin}
         case SetRetryPolicy(attempts_max=attempts):

@@ -15,6 +15,7 @@ from tests.conformance.model.subject import Deed, Ordered
 from tests.conformance.model.world import World
 
 T = TypeVar("T")
+UNKNOWN = -1
 LEFT = (Interrupted, Revert)
 """Entries from outside at which the guest was left, wherever it was."""
 
@@ -38,8 +39,12 @@ class Follower:
         self.steps: Steps[None] | None = None
         self.event: Event | None = None
         """What was said and not seen yet."""
+        self.event_at = 0
+        """How many entries there were when it was said."""
         self.sees_lost = True
         """Whether what was ordered and lost is seen too; else only effects tell of it."""
+        self.restarted = False
+        """Whether the instance was lost at some place that nothing tells of."""
         self.owed = 0
         """Entries that must be durable before anything else happens."""
         self.promised = 0
@@ -63,6 +68,11 @@ class Follower:
                 if self.was_left():
                     self.leave()
                 break
+            except Difference:
+                if not self.restarted:
+                    raise
+                self.restarted = False
+                self.leave()
 
     def was_left(self) -> bool:
         """Whether somebody outside did something next, before which the guest was left."""
@@ -76,7 +86,9 @@ class Follower:
             reply = self.see(event)
         if self.steps is None:
             raise StopIteration
-        return steps.send(reply)
+        said = steps.send(reply)
+        self.event_at = len(self.reference.log)
+        return said
 
     def see(self, event: Event) -> Reply:
         """What was seen of an event. Raises: WaitError, Difference."""
@@ -119,6 +131,8 @@ class Follower:
         deed = self.deeds[count]
         if deed.effect != event.effect:
             self.differ(f"{deed.effect}", f"{event.effect}")
+        if deed.ordered not in (UNKNOWN, self.event_at):
+            self.differ(f"{deed.effect} after entry {deed.ordered}", f"{event.effect}")
         if deed.state == "waits":
             raise WaitError
         self.settle(deed.committed, f"{deed.effect}")
@@ -139,7 +153,7 @@ class Follower:
         if self.steps is not None:
             self.steps.close()
         self.steps = self.event = None
-        self.reference.unload()
+        self.reference.session = None
 
     def abandon(self) -> None:
         """The call that waits was left, with its instance; nothing goes on yet."""
@@ -217,6 +231,10 @@ class Follower:
     def check_rest(self) -> None:
         """The worker does nothing by itself, and should not. Raises: Difference."""
         self.follow()
+        if self.event is not None and self.restarted:
+            self.leave()
+            self.follow()
+        self.restarted = False
         self.check_whole()
         if self.event is not None:
             self.differ("nothing more", f"{self.event}")

@@ -13,7 +13,14 @@ from tests.conformance.model.events import Steps
 from tests.conformance.model.follower import Difference, Follower
 from tests.conformance.model.program import Op, encode
 from tests.conformance.model.reference import Reference, RefusedError
-from tests.conformance.model.regions import cancelled, hidden, outcomes, pending, question
+from tests.conformance.model.regions import (
+    cancelled,
+    current,
+    hidden,
+    outcomes,
+    pending,
+    question,
+)
 from tests.conformance.model.session import Tally
 from tests.conformance.model.subject import COMPONENT, Outside, Subject
 from tests.support.executors import check_rows
@@ -48,6 +55,15 @@ class Life:
     def differ(self, seen: str, said: str) -> NoReturn:
         assert self.follower is not None
         self.follower.differ(seen, said)
+
+    def unfinished(self) -> list[list[Op]]:
+        """The programs that run, or wait."""
+        log = self.reference.log
+        waiting = [entry for _, entry in pending(log)]
+        running = current(log)
+        if running is not None:
+            waiting.append(running[1])
+        return [self.reference.programs[entry.fields["arguments"]] for entry in waiting]
 
     # ---- at any time -------------------------------------------------------------------------
 
@@ -222,6 +238,18 @@ class Life:
         assert follower is not None
         follower.abandon()
         self.check_report(report, {kept})
+
+    async def crash_running(self, shem: Executor) -> None:
+        """As `crash`, wherever the worker is by then; and once more where it rests, so that it is
+        known again which instance there is.
+        """
+        self.actions += 1
+        follower = self.follower
+        assert follower is not None
+        follower.restarted = True
+        await self.reported(shem.crash)
+        await self.rest(shem)
+        await self.crash(shem)
 
     async def replay(self, shem: Executor) -> None:
         self.actions += 1

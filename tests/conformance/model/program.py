@@ -25,22 +25,23 @@ class Code(IntEnum):
     WRITE_REMOTE = 3
     LOG = 4  # a line to standard output or, a odd, standard error; it holds b
     INDEX = 5  # the own index, into register a
-    JUMP = 6  # asks the gate a (open b times); if open, jumps to register a
-    JUMP_ANYWHERE = 7  # asks the gate a (open once); if open, jumps near register a
+    JUMP = 6  # asks the gate a, open as the bits of b say; if open, jumps to register a
+    JUMP_ANYWHERE = 7  # asks the gate a, open once; if open, jumps near register a
     BEGIN = 8  # begins an atomic region, its index into register a
     END = 9  # ends the region of register a
     MODE = 10  # idempotence mode: a odd is on
     LEVEL = 11  # persistence level a (of three)
     POLICY = 12  # retry policy with a (1 to 4) attempts
     KEY = 13  # a generated key joins the running value
-    TRAP = 14  # asks the gate a (open b times); if open, traps; with b = 3 without asking
+    TRAP = 14  # asks the gate a, open as b says; if open, traps; with b = 255 without asking
     FAIL = 15  # returns err(a)
-    EXIT = 16  # asks the gate a (open once); if open, exits with b odd
+    EXIT = 16  # asks the gate a, open once; if open, exits with b odd
     WRITE_FILE = 17  # writes b at offset a of the file
     READ_FILE = 18  # the file joins the running value
     STAT_FILE = 19  # the file's modification time joins it
     COMMIT = 20  # asks for a commit
     ASK = 21  # mode, level and attempts as the host has them join it
+    SCOPE = 22  # a durable function of its own: writes a with behaviour b % 8; b & 8 asks to trap
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Host(Protocol):
     def set_attempts(self, attempts: int) -> Steps[None]: ...
     def key(self) -> Steps[tuple[int, int]]: ...
     def commit(self) -> Steps[None]: ...
+    def scope(self, argument: int, traps: bool) -> Steps[int]: ...
     def settings(self) -> Steps[tuple[bool, str, int]]: ...
     def trap(self) -> None: ...
     def exit(self, failed: bool) -> None: ...
@@ -139,6 +141,8 @@ class Guest:
                 self.fold(low)
             case Code.COMMIT:
                 yield from host.commit()
+            case Code.SCOPE:
+                self.fold((yield from host.scope(op.a << 8 | op.b % 8, traps=bool(op.b & 8))))
             case Code.ASK:
                 on, level, attempts = yield from host.settings()
                 self.fold(int(on) | LEVELS.index(level) << 1 | attempts << 3)
@@ -147,10 +151,10 @@ class Guest:
 
     def leave(self, op: Op, host: Host) -> Steps[None]:
         """The operations that end the run of this instance if their gate is open."""
-        times = op.b % 4 if op.code in (Code.JUMP, Code.TRAP) else 1
-        if op.code is Code.TRAP and times == 3:
+        if op.code is Code.TRAP and op.b == 255:
             host.trap()
-        opened = yield from host.call("gate", op.code << 16 | op.a << 8 | times)
+        openings = op.b if op.code in (Code.JUMP, Code.TRAP) else 1
+        opened = yield from host.call("gate", op.code << 16 | op.a << 8 | openings)
         self.fold(opened)
         if not opened:
             return

@@ -2,7 +2,7 @@
 
 `run` says what happens next, one event at a time, from nothing but the log. Whoever drives it
 appends what it says, asks the world what it says, and may stop at any event: that is a loss of the
-instance, or a kill. After one, `unload` or `lose`, and `run` begins again.
+instance, or a kill; after it `run` begins again, `lose` says from what.
 """
 
 from dataclasses import dataclass, field
@@ -37,6 +37,11 @@ QUIET = frozenset({"error", "decision", "pending-invocation"})
 """What may follow a rollback without anything having run since."""
 
 
+def backwards(log: list[Entry]) -> list[tuple[int, Entry]]:
+    """Every entry with its index, the last one first."""
+    return list(enumerate(log, 1))[::-1]
+
+
 class RefusedError(Exception):
     """An owner's request that the rules refuse; the kind is the command line's."""
 
@@ -56,7 +61,7 @@ class Reference:
     session: Session | None = None
     tally: Tally = field(default_factory=Tally)
     diverged: bool = False
-    """Stands still until it is built again, or cut back."""
+    """Stands still, and takes nothing new, until it is cut back or its process is another one."""
 
     def add(self, entry: Entry) -> int:
         """What an `Append` asks for; returns the index."""
@@ -68,10 +73,6 @@ class Reference:
         assert self.committed <= kept <= len(self.log), (self.committed, kept, len(self.log))
         del self.log[kept:]
         self.committed = kept
-        self.unload()
-
-    def unload(self) -> None:
-        """The instance is gone."""
         self.session = None
         self.diverged = False
 
@@ -138,7 +139,8 @@ class Reference:
         """A new instance: what was left open is hidden, what is visible is replayed."""
         begin = open_brackets(self.log).begin
         if begin and not self.just_hidden(begin):
-            yield from self.hide_behind(begin)
+            is_scope = self.log[begin - 1].kind == "start"
+            yield from self.hide_behind(begin, begin if is_scope else None)
         session = Session(self.worker_id, self.log, self.tally)
         self.session = session
         for index, entry in visible(self.log):
@@ -147,12 +149,13 @@ class Reference:
 
     def just_hidden(self, begin: int) -> bool:
         """Whether all behind `begin` is hidden already, and nothing ran since."""
-        last = next(e for e in reversed(self.log) if e.kind not in QUIET)
-        return last.kind == "jump" and last["first"] == begin + 1
+        last, entry = next(pair for pair in backwards(self.log) if pair[1].kind not in QUIET)
+        unused_scope = last == begin and entry.kind == "start"
+        return unused_scope or (entry.kind == "jump" and entry["first"] == begin + 1)
 
-    def hide_behind(self, begin: int) -> Steps[None]:
+    def hide_behind(self, begin: int, subtree: int | None = None) -> Steps[None]:
         """A jump: all after `begin` is hidden, the jump itself included."""
-        yield from append("jump", first=begin + 1)
+        yield from append("jump", first=begin + 1, subtree=subtree)
         yield Commit()
 
     def jump(self, target: int) -> Steps[None]:
@@ -166,7 +169,11 @@ class Reference:
             yield from self.fail(session, FailError("guest-error"))
             return
         self.session = None
-        yield from self.hide_behind(target)
+        begin = open_brackets(self.log[:target]).begin
+        if begin and self.log[begin - 1].kind == "start":  # a scope happens as a whole
+            yield from self.hide_behind(begin, begin)
+        else:
+            yield from self.hide_behind(target)
 
     def next(self) -> Steps[None]:
         """The next pending invocation."""
@@ -253,6 +260,8 @@ class Reference:
             return False
         if self.ended() is not None:
             raise RefusedError("previous-failed")
+        if self.diverged:
+            raise RefusedError("divergence")
         self.programs[arguments] = program
         if interrupted(self.log):
             yield from append("resumed")
@@ -280,7 +289,7 @@ class Reference:
             return False
         if not has_work(self.log):
             return False
-        self.unload()
+        self.session = None
         yield from append("interrupted")
         yield Commit()
         return True
@@ -317,7 +326,7 @@ class Reference:
 
     def revert_to(self, cut: int) -> Steps[bool]:
         """The worker is again what it was at `cut`; False if nothing lies behind it."""
-        self.unload()
+        self.session = None
         if not self.legal_cut(cut):
             raise RefusedError("usage")
         return (yield from self.cut(cut))
@@ -328,11 +337,12 @@ class Reference:
             return False
         yield from append("revert", first=cut + 1)
         yield Commit()
+        self.diverged = False
         return True
 
     def revert_last(self, count: int) -> Steps[bool]:
         """The last `count` invocations never happened."""
-        self.unload()
+        self.session = None
         starts = [i for i, e in visible(self.log) if e.kind == "invocation-started"]
         if not 1 <= count <= len(starts):
             raise RefusedError("usage")

@@ -182,7 +182,9 @@ class Brackets:
 
 
 def open_brackets(log: Log) -> Brackets:
-    """Calls without an end, atomic regions and the zone open at the end of `log`."""
+    """Calls without an end, atomic regions and scopes (a start without a request), and the zone,
+    that are open at the end of `log`.
+    """
     found = Brackets(set(), [], 0)
     running = current(log)
     if running is None:
@@ -191,10 +193,15 @@ def open_brackets(log: Log) -> Brackets:
         if index < running[0]:
             continue
         match entry.kind:
+            case "start" if entry["request"] is None:
+                found.regions.append(index)
             case "start":
                 found.calls.add(index)
             case "end":
-                found.calls.discard(entry.index("start_index"))
+                ended = entry.index("start_index")
+                found.calls.discard(ended)
+                if ended in found.regions:
+                    found.regions = [begin for begin in found.regions if begin < ended]
             case "begin-atomic-region":
                 found.regions.append(index)
             case "end-atomic-region":
@@ -205,6 +212,12 @@ def open_brackets(log: Log) -> Brackets:
             case _:
                 pass
     return found
+
+
+def subtrees(log: Log) -> set[int]:
+    """Scopes whose body was hidden by a jump that counts."""
+    jumps, _ = regions(log)
+    return {log[last - 1].fields["subtree"] for _, last in jumps} - {None}
 
 
 def question(log: Log) -> int:

@@ -12,7 +12,14 @@ from typing import Final
 
 from tests.conformance.model.events import Commit, Steps, append, perform
 from tests.conformance.model.program import STREAMS, Guest
-from tests.conformance.model.regions import GUEST_DRIVEN, Entry, Log, visible, visible_logs
+from tests.conformance.model.regions import (
+    GUEST_DRIVEN,
+    Entry,
+    Log,
+    subtrees,
+    visible,
+    visible_logs,
+)
 from tests.conformance.model.world import Effect, Refusal
 
 ROOT: Final = uuid.UUID("9C19B15A-C83D-46F7-9BC3-EAD7923733F4")
@@ -26,6 +33,8 @@ TYPES: Final = {
     "write-remote": "write-remote",
 }
 NOTHING: Final = "persist-nothing"
+SCOPE: Final = "golem:durability/durability.begin-durable-function"
+SCOPE_END: Final = "golem:durability/durability.end-durable-function"
 
 
 class LeaveError(Exception):
@@ -98,6 +107,7 @@ class Session:
         self.lines: dict[str, deque[int]] = {level: deque() for level in STREAMS}
         for index, entry in visible_logs(log):
             self.lines[entry.text("level")].append(index)
+        self.subtrees = subtrees(log)
         self.mode = True
         self.attempts = DEFAULT_ATTEMPTS
         self.started = 0
@@ -283,6 +293,72 @@ class Session:
             yield from self.end_call(start, attempts)
         return self.mode, self.level, attempts
 
+    # ---- a durable function of the guest's own ------------------------------------------------
+
+    def scope(self, argument: int, *, traps: bool) -> Steps[int]:
+        """A block that happens as a whole: begun, a write, what it came to, ended. A completed one
+        gives what it came to, and does not happen; one that was cut short happens again under the
+        same start, but not with the mode off.
+        """
+        if self.zone:
+            if not self.live():
+                raise DivergenceError(self.tape[0], "scope")
+            answer = yield from self.call("write-remote", argument)
+            yield from self.ask_to_trap(argument, traps=traps)
+            yield from self.wait_for_scope(self.zone)
+            return answer
+        start = yield from self.mark(
+            "start", function=SCOPE, function_type="write-remote-batched", request=None
+        )
+        if start in self.ends:
+            answer = self.skip_block(start)
+            yield from self.wait_for_scope(start)
+            return answer
+        if start in self.subtrees and not self.mode:
+            raise FailError("guest-error", start=start)
+        self.open_region(start)
+        self.held_effect = True
+        answer = yield from self.call("write-remote", argument)
+        fields: dict[str, object] = {"function": "block", "function_type": "write-remote-batched"}
+        index, _ = yield from append("start", request=[bytes([argument >> 8])], **fields)
+        yield from self.end_call(index, answer.to_bytes(8, "little"))
+        yield from self.ask_to_trap(argument, traps=traps)
+        yield from self.end_call(start, None)
+        self.regions = [outer for outer in self.regions if outer < start]
+        yield from self.wait_for_scope(start)
+        return answer
+
+    def wait_for_scope(self, begin: int) -> Steps[None]:
+        """With the mode off what follows a scope waits for its end, in a call of its own."""
+        if self.mode:
+            return
+        request = [{"write-remote-batched": None}, begin, False]
+        fields: dict[str, object] = {"function": SCOPE_END, "function_type": "read-local"}
+        start, _ = yield from self.start({**fields, "request": request})
+        if start in self.ends:
+            self.answered(start)
+            return
+        yield Commit()
+        yield from self.end_call(start, None)
+
+    def ask_to_trap(self, argument: int, *, traps: bool) -> Steps[None]:
+        """The end of a block that may not come to its end the first time."""
+        if traps and (yield from self.call("gate", 22 << 16 | argument & 0xFF00 | 1)):
+            self.trap()
+
+    def skip_block(self, start: int) -> int:
+        """Passes over what is recorded of a completed block, and answers what it came to."""
+        answer = b""
+        last = next(i for i, e in visible(self.log) if e is self.ends[start])
+        while self.tape and self.tape[0][0] < last:
+            index, entry = self.tape.popleft()
+            if entry.kind == "start" and entry["function"] == "block":
+                response = self.answered(index)
+                assert isinstance(response, bytes)
+                answer = response
+        self.answered(start)
+        return int.from_bytes(answer, "little")
+
     # ---- marks ------------------------------------------------------------------------------
 
     def log_line(self, level: int, text: str) -> Steps[None]:
@@ -309,11 +385,15 @@ class Session:
         if self.zone:
             return self.zone
         index = yield from self.mark("begin-atomic-region")
+        self.open_region(index)
+        return index
+
+    def open_region(self, index: int) -> None:
+        """Keys are counted from the outermost begin."""
         if not self.regions:
             self.counter = index + 1
             self.held_effect = False
         self.regions.append(index)
-        return index
 
     def end_region(self, begin: int) -> Steps[None]:
         """The region that began at `begin` ends, with those inside it; any other index is none."""

@@ -50,6 +50,8 @@ class Deed:
     effect: Effect
     committed: int
     """How many entries of the worker were durable when it began."""
+    ordered: int
+    """How many there were."""
     state: str = "waits"
     """`waits`, `answered`, or `abandoned` by an instance that was left."""
 
@@ -248,7 +250,8 @@ class Subject:
                 await trio.sleep_forever()
             outside = self.outsides[call.worker]
             effect = Effect(name, n, call.key if kind == "write-remote" else None)
-            deed = Deed(effect, self.committed(call.worker))
+            ordered = self.ordered[self.born[call.worker]]
+            deed = Deed(effect, self.committed(call.worker), len(ordered))
             outside.deeds.append(deed)
             said = outside.world.perform(effect)
             try:

@@ -8,8 +8,11 @@ import trio
 from executor import Executor
 from tests.conformance.model.life import Life
 from tests.conformance.model.program import Code, Op
+from tests.conformance.model.regions import visible
 from tests.conformance.model.subject import Fuse, KilledError, Subject
 
+OPENINGS = (0b1, 0b1, 0b1, 0b11, 0b10, 0b101)
+"""When a gate is open: at the first ask, at the first two, at the second, …"""
 CALLS = (Code.READ_LOCAL, Code.READ_REMOTE, Code.WRITE_REMOTE)
 PLAIN = (
     *(CALLS * 3),
@@ -25,6 +28,7 @@ PLAIN = (
     Code.STAT_FILE,
     Code.COMMIT,
     Code.ASK,
+    Code.SCOPE,
 )
 RARE = (Code.TRAP, Code.FAIL, Code.EXIT, Code.JUMP_ANYWHERE, Code.BEGIN, Code.END, Code.LEVEL)
 
@@ -34,30 +38,57 @@ def random_op(source: random.Random, code: Code) -> Op:
     b = source.randrange(256)
     if code in CALLS:
         b = source.choices((0, 1, 2, 3, 4), (60, 8, 4, 1, 1))[0]
+    elif code is Code.SCOPE:
+        b = source.choices((0, 1, 2, 3, 4, 8, 9), (60, 8, 4, 1, 1, 20, 4))[0]
     elif code is Code.TRAP:
-        b = source.choices((1, 2, 3), (6, 3, 1))[0]
+        b = source.choices((0b1, 0b10, 0b11, 255), (6, 3, 3, 1))[0]
     return Op(code, source.randrange(16), b)
 
 
+def meets_refusal(program: list[Op]) -> bool:
+    """Whether a call of it fails. What became of a failure that nobody heard of, nothing tells."""
+    calls = (*CALLS, Code.SCOPE)
+    return any(op.code in calls and op.b % 8 in range(1, 5) for op in program)
+
+
+def random_region(source: random.Random, inside: list[Op]) -> list[Op]:
+    """A region around these operations: some trap in it, some hold another, some stay open."""
+    register = source.randrange(4)
+    chance = source.random()
+    if chance < 0.3:
+        inside = [*inside, Op(Code.TRAP, source.randrange(16), source.choice(OPENINGS))]
+    elif chance < 0.36:
+        calls = [Op(Code.READ_LOCAL, source.randrange(16)) for _ in inside]
+        inside = [*calls, Op(Code.TRAP, 0, 255)]
+    elif chance < 0.5:
+        inner = [Op(Code.END, register + 1)] * source.randrange(2)
+        inside = [Op(Code.BEGIN, register + 1), *inside, *inner]
+    end = [Op(Code.END, register)] * (source.random() < 0.9)
+    return [Op(Code.BEGIN, register), *inside, *end]
+
+
+def random_jump(source: random.Random, inside: list[Op]) -> list[Op]:
+    """Back over these operations; sometimes another one to a place near by, legal or not."""
+    register = source.randrange(4)
+    mark = Op(Code.INDEX, register)
+    jumps = [mark, *inside, Op(Code.JUMP, register, source.choice(OPENINGS))]
+    if source.random() < 0.2:
+        jumps += [mark, Op(Code.JUMP_ANYWHERE, register, source.randrange(1, 6))]
+    return jumps
+
+
 def random_program(source: random.Random, length: int) -> list[Op]:
-    """Operations one by one, and blocks of them: regions, zones, jumps back, traps in regions."""
+    """Operations one by one, and blocks of them: regions, jumps back, zones."""
     program: list[Op] = []
     while len(program) < length:
         kind = source.random()
         inside = [random_op(source, source.choice(PLAIN)) for _ in range(source.randrange(5))]
-        register = source.randrange(4)
         if kind < 0.72:
             program.append(random_op(source, source.choice(PLAIN)))
         elif kind < 0.82:
-            if source.random() < 0.4:
-                inside.append(Op(Code.TRAP, source.randrange(16), source.choice((1, 1, 2))))
-            if source.random() < 0.2:
-                inside = [Op(Code.BEGIN, register + 1), *inside, Op(Code.END, register + 1)]
-            program += [Op(Code.BEGIN, register), *inside]
-            program += [Op(Code.END, register)] * (source.random() < 0.9)
+            program += random_region(source, inside)
         elif kind < 0.90:
-            jump = Op(Code.JUMP, register, source.choice((1, 1, 1, 2)))
-            program += [Op(Code.INDEX, register), *inside, jump]
+            program += random_jump(source, inside)
         elif kind < 0.92:
             program += [Op(Code.LEVEL, 0), *inside, Op(Code.LEVEL, source.choice((1, 2)))]
         elif kind < 0.93:
@@ -122,9 +153,26 @@ class Wanderer:
         key = f"k{len(self.keys)}"
         program = random_program(source, source.randrange(1, 24))
         self.keys.append((key, program))
+        self.life.outside.hold_at = 0
         if source.random() < 0.3:
             self.life.outside.hold_at = len(self.life.outside.deeds) + source.randrange(1, 5)
         await self.life.submit(shem, key, program)
+        if not self.life.outside.hold_at and source.random() < 0.15:
+            await self.act_while_running(shem)
+
+    async def act_while_running(self, shem: Executor) -> None:
+        """Whatever the worker does right now."""
+        life = self.life
+        for _ in range(self.source.randrange(60)):
+            await trio.lowlevel.checkpoint()
+        begun = [e for _, e in visible(life.reference.log) if e.kind == "invocation-started"]
+        chance = self.source.random()
+        if chance < 0.4:
+            await life.interrupt(shem)
+        elif chance < 0.8 and not any(map(meets_refusal, life.unfinished())):
+            await life.crash_running(shem)
+        elif begun:
+            await life.revert(shem, last=1)
 
     async def act_at_rest(self, shem: Executor) -> None:
         source, life = self.source, self.life
@@ -132,8 +180,8 @@ class Wanderer:
         if source.random() < 0.15:
             await life.check(shem)
         chance = source.random()
-        if life.reference.diverged:
-            if chance < 0.5:
+        if life.reference.diverged and chance > 0.3:
+            if chance < 0.7:
                 await self.revert(shem)
             else:
                 await life.delete(shem)
@@ -219,7 +267,8 @@ class Wanderer:
         cut = source.randrange(len(log) + 2)
         if chance < 0.85:
             legal = [cut for cut in range(1, len(log) + 1) if life.reference.legal_cut(cut)]
-            cut = source.choice(legal or [cut])
+            marks = [cut for cut in legal if log[cut - 1].kind == "no-op"]
+            cut = source.choice(source.choice((marks, legal)) or [cut])
         await life.revert(shem, to=cut)
 
 
