@@ -25,7 +25,8 @@ from oplog.errors import OplogCorruptError
 
 VALUE_BYTES_MAX: Final = 1 << 20
 """Of what a promise is completed with. A guest gets it in one piece, 32 bytes of memory a byte."""
-PAGE_ROWS: Final = 1_000
+PAGE_ROWS: Final = 32
+"""Each may hold a value: a page is at most that many mebibytes."""
 
 
 class PromiseId(msgspec.Struct, frozen=True):

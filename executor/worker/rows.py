@@ -28,6 +28,7 @@ from executor.errors import WorkerNotFound
 from executor.replay.regions import Regions
 from executor.services.components import find_component, near_names, read_components
 from executor.services.environment import last_write_key
+from executor.services.promises import deletions
 from executor.worker.entries import resolved
 from executor.worker.status import PAUSED, KeyState, Status, fold, forgotten
 from executor.worker.wakeups import wake_keys
@@ -305,7 +306,8 @@ def delete_rows(engine: Engine, worker_id: bytes, status: Status) -> list[Row]:
         *(Row(table="wakeups", key=key, value=None) for key in wake_keys(status, worker_id)),
         Row(table="keyvalue", key=last_write_key(worker_id), value=None),
     ]
-    for table in ("results", "pending", "promises"):
+    rows.extend(deletions(engine, worker_id, first=1))
+    for table in ("results", "pending"):
         after: bytes | None = None
         while True:
             page = engine.read_rows(table, prefix=worker_id, after=after, limit=1_000)

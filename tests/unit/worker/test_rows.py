@@ -9,6 +9,7 @@ import trio
 from executor.durable.retry import TransientError
 from executor.errors import GuestError
 from executor.host.embedder import host_function
+from executor.services.promises import VALUE_BYTES_MAX, PromiseId, PromiseRow, encode_row
 from executor.worker.rows import (
     SORTABLE_NAME_BYTES_MAX,
     WorkerRows,
@@ -19,7 +20,7 @@ from executor.worker.rows import (
 )
 from executor.worker.status import Status, request_digest
 from oplog.codec import encode_entry, encode_value
-from oplog.engine import TABLES, Batch
+from oplog.engine import TABLES, Batch, Row
 from oplog.entry import (
     Create,
     End,
@@ -188,6 +189,25 @@ def test_no_row_of_a_deleted_worker_is_left(seed):
     assert engine.write([Batch(rows=rows, deletes=(WORKER_ID,))]) == [None]
     assert {table: engine.read_rows(table) for table in TABLES if engine.read_rows(table)} == {}
     written.store.close()
+
+
+def test_a_worker_with_large_promises_is_deleted_without_reading_them_all_together():
+    engine = MemoryEngine()
+    value = bytes(VALUE_BYTES_MAX)
+    row = encode_row(PromiseRow(created_at=1, completed_at=2, value=value))
+    keys = [PromiseId(WORKER_ID, index).row_key for index in range(1, 100)]
+    assert engine.write([Batch(rows=[Row("promises", key, row) for key in keys])]) == [None]
+    pages = []
+    read_rows = engine.read_rows
+
+    def read(*arguments, **more):
+        pages.append(read_rows(*arguments, **more))
+        return pages[-1]
+
+    engine.read_rows = read
+    gone = delete_rows(engine, WORKER_ID, Status(name="c/w"))
+    assert [row.key for row in gone if row.table == "promises"] == keys
+    assert max(sum(len(value) for _, value in page) for page in pages) < 40 * VALUE_BYTES_MAX
 
 
 def test_large_arguments_behind_the_checkpoint_are_folded_as_they_were_accepted():
