@@ -4,6 +4,7 @@ Each program tells what it sees. It must see the same wherever it is lost, the s
 same body under the same key each time, and nothing that is recorded whole is asked for again.
 """
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,11 @@ from trio.testing import trio_test
 
 from executor.durable.keys import call_key
 from executor.wasm.values import Ok, Variant
-from oplog.entry import Cancelled, CompletionDiscarded, HostStreamFrame, Start
+from oplog.entry import Cancelled, CompletionDelivered, CompletionDiscarded, HostStreamFrame, Start
 from tests.support.executors import until
 from tests.support.http_guest import STREAMS, TYPES, Client
 from tests.support.http_server import http_server, pattern_bytes
-from tests.support.python_guest import BEGIN, WORKER_ID, world
+from tests.support.python_guest import BEGIN, WORKER_ID, Instance, world
 
 HANDLE = "wasi:http/outgoing-handler.handle"
 LONG = 200_000
@@ -338,3 +339,39 @@ async def test_a_request_whose_body_was_dropped_is_not_sent_again():
             assert (await around.run(run_of(steps, server), kept)).trace == expected
             await trio.sleep(0.1)
             assert server.connections == 1
+
+
+@trio_test
+async def test_a_guest_that_is_being_left_does_not_have_a_lost_response_asked_for_again():
+    """It is live, and reads on when its effects and connections are closed already."""
+    live, left = threading.Event(), threading.Event()
+
+    def read_on(guest):
+        client = Client(guest, server.authority)
+        response = client.response(client.get(f"/bytes/{LONG}"))
+        _, stream = client.stream(response)
+        guest.call("wasi:random/random.get-random-u64")
+        live.set()
+        assert left.wait(30)
+        while client.read(stream, function="read"):
+            pass
+
+    with http_server() as server:
+        async with world() as around:
+            left.set()
+            whole = await around.run(read_on)
+            read = next(
+                i for i, e in enumerate(whole.entries) if isinstance(e, CompletionDelivered)
+            )
+            live.clear()
+            left.clear()
+            instance = Instance(around, whole.entries[: read + 1])
+            instance.session.next_invocation()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.to_thread.run_sync, read_on, instance.guest)
+                await trio.to_thread.run_sync(live.wait, 30)
+                await instance.session.effects.close(writes_awaited_s=0)
+                instance.state.connections.close()
+                left.set()
+            await trio.sleep(0.1)
+        assert len(server.requests) == 1

@@ -227,7 +227,10 @@ class Transmission:
     def demand(self) -> None:
         """Has the next piece fetched, if none is there and none on its way."""
         busy = self._fetcher is not None or self._closed
-        if not busy and self._piece is None and self._failure is None:
+        if busy or self._piece is not None or self._failure is not None:
+            return
+        self._state.connections.add(self)  # which closes it if the instance was left
+        if not self._closed:
             self._fetcher = self._outside.http.start(self._fetch, self._not_fetched)
 
     async def received(self, count: int) -> Piece | Failure:
