@@ -202,6 +202,7 @@ RECIPES: dict[str, Recipe] = {
     "stepper": c_recipe("stepper"),
     "auditor": c_recipe("auditor"),
     "approval": c_recipe("approval"),
+    "courier": c_recipe("courier"),
     "keeper": c_recipe("keeper"),
 }
 

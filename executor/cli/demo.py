@@ -23,6 +23,7 @@ from rich.text import Text
 
 from executor.cli.command_line import STORE_VARIABLE, CommandLine, command_options
 from executor.cli.demo_receiver import RECEIVER_VARIABLE, Charge, Receiver, started_receiver
+from executor.cli.demo_waiting import tell_waiting
 from executor.cli.output import (
     EXIT_DONE,
     EXIT_GUEST,
@@ -34,6 +35,7 @@ from executor.cli.output import (
 from executor.errors import AlreadyExists, InternalError, UsageError
 
 GUEST: Final = Path("guests", "build", "order.wasm")
+WAITING_GUEST: Final = GUEST.with_name("approval.wasm")
 WORKER: Final = "order/alice"
 FUNCTION: Final = "place"
 FIRST: Final = '{id: "o-1", customer: "alice", items: [{sku: "tea", quantity: 2, cents: 450}]}'
@@ -154,10 +156,12 @@ def demo(context: click.Context, component: str | None) -> int:
     """
     line = context.ensure_object(CommandLine)
     guest = find_guest(component)
+    waiting = find_guest(None, WAITING_GUEST)
     console = stderr_console() if line.json else stdout_console()
     with demo_store(line.data) as store, started_receiver() as receiver:
         story = Story(store, receiver, console)
         tell_story(story, guest)
+        tell_waiting(story, waiting)
     failed = [check for check in story.checks if not check.held]
     story.tell(f"{len(story.checks) - len(failed)} of {len(story.checks)} checks held.")
     if line.json:
@@ -165,15 +169,15 @@ def demo(context: click.Context, component: str | None) -> int:
     return EXIT_GUEST if failed else EXIT_DONE
 
 
-def find_guest(named: str | None) -> Path:
-    """The component to tell the story with. Raises: UsageError that says how to build it."""
+def find_guest(named: str | None, built: Path = GUEST) -> Path:
+    """A component to tell the story with. Raises: UsageError that says how to build it."""
     repository = Path(__file__).resolve().parents[2]
-    places = [Path(named)] if named else [repository / GUEST, GUEST.absolute()]
+    places = [Path(named)] if named else [repository / built, built.absolute()]
     for place in places:
         if place.is_file():
             return place
     raise UsageError(
-        "the order guest is not built",
+        f"the guest {built.stem} is not built",
         where=str(places[0]),
         hint="run `make guests` in Shem's repository, or name the file with --component",
     )

@@ -5,8 +5,9 @@
               └──────────drop: cancelled────────────────────────────────────▶ DROPPED
 
 That an answer is there is the appended `end`, nothing else: `ready`, `block` and `poll` look for
-it, and record what they saw. A read that finds nothing is not recorded; the marker of the delivery
-says how many of them came before it.
+it, and record what they saw; with idempotence mode off that of a remote write is committed first. A
+read that finds nothing is not recorded; the marker of the delivery says how many of them came
+before it.
 
 A replaying guest gets an answer only at its marker. An `end` without one is withheld until the
 instance is live, and so is the start of what never ended (`replay/resolution.py`).
@@ -31,6 +32,7 @@ from executor.replay.cursor import Cursor
 from executor.replay.resolution import Resolution, resolve
 from executor.wasm.host_function import LeaveGuest
 from oplog.entry import ABSENT, Cancelled, CompletionDelivered, CompletionDiscarded, End, Raw
+from oplog.errors import OplogError
 from oplog.writer import Writer
 
 
@@ -86,6 +88,7 @@ class DeferredCall:
         "run",
         "signal",
         "state",
+        "withheld",
     )
 
     def __init__(
@@ -111,11 +114,19 @@ class DeferredCall:
         self.state = CallState.REPLAYED
         self.missed_reads = 0
         self.response = ABSENT
+        self.withheld = False
+        """It has an answer that the guest must not see yet, since its `end` is not committed and
+        the call would be uncertain without it."""
         self.error: BaseException | None = None
         """Why its effect failed; raised where the guest observes it."""
         self.asked: AskedEffect | None = None
         self.signal = Signal()
         """Fired when there is an answer."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the guest would find an answer."""
+        return self.state in {CallState.READY, CallState.DELIVERED} and not self.withheld
 
     def encoded(self, answer: object) -> Raw:
         return self._encode(answer)
@@ -153,7 +164,7 @@ class DeferredCalls:
         Raises: what the effect failed with.
         """
         self._raise_failure(call)
-        return call.state in {CallState.READY, CallState.DELIVERED}
+        return call.answered
 
     def read(self, call: DeferredCall) -> Raw | None:
         """The recorded response, once; None if the guest finds nothing there yet.
@@ -173,7 +184,7 @@ class DeferredCalls:
             session.go_live()
         with session.writer.lock:
             self._raise_failure(call)
-            if call.state is not CallState.READY:
+            if not call.answered:
                 call.missed_reads += 1
                 return None
             session.append_marker(call.index, call.missed_reads)
@@ -282,15 +293,29 @@ class DeferredCalls:
                 try:
                     call.response = call.encoded(answer)
                     session.append_background_end(call.index, call.response)
+                    call.withheld = call.function_type == WRITE_REMOTE and not call.idempotent
                     call.state = CallState.READY
                 except Exception as failure:
                     call.error = failure
             return ended
 
         def ended() -> None:
+            if call.withheld:
+                session.effects.commit(committed)
+                return
             call.signal.fire()
             if call.function_type == WRITE_REMOTE:
                 session.effects.commit_soon()
+
+        def committed(error: OplogError | None) -> None:
+            """A failure holds the worker, which hears of it by itself."""
+            if error is None:
+                session.effects.post(show)
+
+        def show() -> None:
+            with session.writer.lock:
+                call.withheld = False
+            call.signal.fire()
 
         def refused(leave: LeaveGuest) -> None:
             """The writer has failed: the worker hears of it by itself and is held."""

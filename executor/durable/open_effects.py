@@ -43,7 +43,7 @@ class OpenEffects:
         """`post` has something called on the trio thread."""
         self._writer = writer
         self._runner = runner
-        self._post = post
+        self.post = post
         self._asked: set[AskedEffect] = set()
         self.closing = False
         self.closed = False
@@ -103,8 +103,9 @@ class OpenEffects:
     def drop(self, asked: AskedEffect) -> None:
         """The guest wants no answer any more. Under the worker's lock."""
         asked.dropped = True
+        self._asked.discard(asked)
         if asked.handle is not None:
-            self._post(asked.handle.cancel)
+            self.post(asked.handle.cancel)
 
     async def close(self, *, writes_awaited_s: float = WRITES_AWAITED_MAX_S) -> None:
         """Ends the session's effects: no effect starts any more, reads are cancelled, writes are

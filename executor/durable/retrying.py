@@ -52,6 +52,7 @@ class Session(Protocol):
     modes: Modes
     effects: OpenEffects
     writer: Writer
+    failing_start: int
     append: Callable[[Entry], int]
 
     async def commit(self) -> None: ...
@@ -80,6 +81,8 @@ class Retrying:
                 try:
                     return await effect.run()
                 except TransientError as failure:
+                    if self._session.failing_start not in {0, start_index}:
+                        raise  # of a deferred call: it is only met here, as in a poll
                     failure.chosen = self.rules.choose(effect.function, failure, own)
                     delay_s = await self._count(failure, start_index) if here else None
                     if delay_s is None and isinstance(failure, TransientAnswer):
@@ -112,12 +115,12 @@ class Retrying:
 
     async def _count(self, failure: TransientError, start_index: int) -> float | None:
         """Seconds until the next attempt, None if there is none. The failed one is counted,
-        durably, if the wait is to be here.
+        durably, if the wait is to be here. Raises: the failure, if the instance is being left.
         """
         session = self._session
         with session.writer.lock:
             if session.effects.closing:
-                return None
+                raise failure  # not the last attempt: the next instance makes another one
             _, delay_s = self.next_attempt(failure, start_index)
             if delay_s is None or delay_s > DELAY_MAX_S:
                 return delay_s

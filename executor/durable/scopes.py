@@ -80,6 +80,7 @@ def end(session: DurableSession, index: int) -> None:
     completed_at = session.scopes.pop(index, None)
     if completed_at is None:
         return
+    session.scopes = {begin: at for begin, at in session.scopes.items() if begin < index}
     cursor = session.cursor
     if completed_at:
         cursor.skip_before(completed_at)

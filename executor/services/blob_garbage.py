@@ -13,9 +13,9 @@ there, and the next process goes on.
 """
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -72,11 +72,15 @@ def generation_mark(generation: bytes) -> Row:
     return Row(TABLE, b"gn" + generation, b"")
 
 
+class Write(Protocol):
+    def __call__(self, rows: Sequence[Row], *, expects: Sequence[Row] = ()) -> Awaitable[bool]:
+        """Makes rows durable; False if an expected row is another one. Raises: StoreError."""
+
+
 class Garbage:
     """`pin` is for any thread, the rest for the trio thread."""
 
-    def __init__(self, engine: Engine, write: Callable[[Sequence[Row]], Awaitable[None]]) -> None:
-        """`write` makes rows durable. Raises: StoreError."""
+    def __init__(self, engine: Engine, write: Write) -> None:
         self._engine = engine
         self._write = write
         self._lock = threading.Lock()
@@ -118,7 +122,7 @@ class Garbage:
                 if key[1:2] == b"n":
                     await self._take_objects(marked)
                 elif marked not in self._pins:
-                    await self._take_pieces(marked, int.from_bytes(value, "big"))
+                    await self._take_pieces(marked, Row(TABLE, key, value))
             after = page[-1][0]
 
     async def _take_objects(self, generation: bytes) -> None:
@@ -130,9 +134,15 @@ class Garbage:
         await self._write([Row(TABLE, b"gn" + generation, None)])
         self.look()
 
-    async def _take_pieces(self, content: bytes, size: int) -> None:
-        count = -(-size // PIECE_BYTES)
+    async def _take_pieces(self, content: bytes, mark: Row) -> None:
+        """Unless the mark is gone by then: the content has become an object's meanwhile, also by a
+        write that is under way and that nobody waits for any more.
+        """
+        assert mark.value is not None
+        count = -(-int.from_bytes(mark.value, "big") // PIECE_BYTES)
         for first in range(0, count, PAGE_ROWS):
             numbers = range(first, min(first + PAGE_ROWS, count))
-            await self._write([Row(TABLE, piece_key(content, n), None) for n in numbers])
-        await self._write([content_mark(content, size, gone=True)])
+            pieces = [Row(TABLE, piece_key(content, n), None) for n in numbers]
+            if not await self._write(pieces, expects=[mark]):
+                return
+        await self._write([Row(TABLE, mark.key, None)])

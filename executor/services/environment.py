@@ -183,9 +183,14 @@ class Environment:
             raise self.full(planned.added_bytes)
         return written is Written.DONE
 
-    async def write_beside(self, rows: Sequence[Row], worker: str) -> None:
-        """Rows that nobody refers to yet, or any more. Raises: StoreError."""
-        await self._write(Batch(rows=rows), worker)
+    async def write_beside(
+        self, rows: Sequence[Row], worker: str, expects: Sequence[Row] = ()
+    ) -> bool:
+        """Rows that nobody refers to yet, or any more; False if an expected row is another one.
+
+        Raises: StoreError.
+        """
+        return await self._write(Batch(rows=rows, expects=expects), worker) is Written.DONE
 
     def full(self, added_bytes: int) -> Refused:
         return Refused(

@@ -193,7 +193,10 @@ class HttpClient:
             self._connecting -= 1
         where = f"{request.host}:{request.port}"
         if connected.protocol == "h2":
-            return ExchangeTwo(self._share(request.origin, connected, where))
+            shared = self._share(request.origin, connected, where)
+            with trio.move_on_after(request.timeouts.connect_s):
+                await shared.greeted.wait()
+            return ExchangeTwo(shared)
         connection = ConnectionOne(connected, where)
         self._open.add(connection)
         if len(self._apart) < ORIGINS_MAX:

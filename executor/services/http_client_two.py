@@ -51,6 +51,8 @@ class ConnectionTwo:
         self.state = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
         self.exchanges: dict[int, ExchangeTwo] = {}
         self.idle_since = trio.current_time()
+        self.greeted = trio.Event()
+        """The peer has said how many exchanges it takes, or the connection has failed."""
         self._stream = connected.stream
         self._socket = connected.socket
         self._to_write = trio.Event()
@@ -61,7 +63,7 @@ class ConnectionTwo:
     @property
     def available(self) -> bool:
         most = self.state.remote_settings.max_concurrent_streams
-        return self.open and len(self.exchanges) < most
+        return self.open and self.state.open_outbound_streams < most
 
     def start(self) -> None:
         """What begins a connection; written once `run` runs."""
@@ -139,6 +141,7 @@ class ConnectionTwo:
         self.open = False
         self.failed = self.failed or broken
         self._written.set()
+        self.greeted.set()
         for exchange in self.exchanges.values():
             stale = self.used and not exchange.heard
             exchange.fail(StaleConnection() if stale else self.failed)
@@ -157,6 +160,7 @@ class ConnectionTwo:
                         exchange.fail(StaleConnection())
                 return
             case h2.events.RemoteSettingsChanged() | h2.events.WindowUpdated(stream_id=0):
+                self.greeted.set()
                 for exchange in self.exchanges.values():
                     exchange.news.set()
                 return
@@ -187,6 +191,8 @@ class ExchangeTwo(Exchange):
 
     async def begin(self, request: HttpRequest) -> None:
         connection = self._connection
+        if connection.failed is not None:
+            raise connection.failed
         headers = [
             (b":method", request.method.encode()),
             (b":scheme", b"https" if request.secure else b"http"),

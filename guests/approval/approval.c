@@ -4,6 +4,7 @@
 #define API "demo:approval/workflow"
 #define HOST "golem:api/host@1.1.6"
 #define STREAMS "wasi:io/streams@0.2.0"
+#define NS_PER_S UINT64_C(1000000000)
 
 /* A promise-id; as a parameter it is its five flat parts. */
 typedef struct {
@@ -28,8 +29,10 @@ typedef struct {
 
 typedef struct {
     uint8_t failed;
-    uint8_t error_case;
-    uint32_t error_handle;
+    struct {
+        uint8_t error_case;
+        uint32_t handle;
+    } error;
 } write_result_t;
 
 IMPORT(HOST, "get-oplog-index")
@@ -62,6 +65,15 @@ void stream_write(uint32_t stream, const char *bytes, uint32_t length, write_res
 IMPORT(STREAMS, "[resource-drop]output-stream")
 void stream_drop(uint32_t stream);
 
+IMPORT("wasi:clocks/monotonic-clock@0.2.0", "subscribe-duration")
+uint32_t subscribe_duration(uint64_t ns);
+
+IMPORT("wasi:io/poll@0.2.0", "[method]pollable.block")
+void block(uint32_t self);
+
+IMPORT("wasi:io/poll@0.2.0", "[resource-drop]pollable")
+void drop_pollable(uint32_t self);
+
 static uint32_t decided;
 
 static void say(string_t line) {
@@ -91,6 +103,26 @@ decided_t *api_request(const char *what, uint32_t length) {
 
 EXPORT("cabi_post_" API "#request")
 void api_request_done(decided_t *answer) {
+    (void)answer;
+    arena_reset();
+}
+
+EXPORT(API "#remind")
+string_t *api_remind(const char *what, uint32_t length, uint32_t seconds) {
+    static string_t answer;
+    uint32_t timer = subscribe_duration(seconds * NS_PER_S);
+    block(timer);
+    drop_pollable(timer);
+    text_t line = {0};
+    text_add(&line, (string_t){what, length});
+    text_add(&line, LITERAL("\n"));
+    say(text_done(&line));
+    answer = (string_t){what, length};
+    return &answer;
+}
+
+EXPORT("cabi_post_" API "#remind")
+void api_remind_done(string_t *answer) {
     (void)answer;
     arena_reset();
 }

@@ -9,8 +9,10 @@ enum { OK = 0, ERR = 1 };
 
 typedef struct {
     uint8_t failed;
-    uint8_t error_case;
-    uint32_t error_handle;
+    struct {
+        uint8_t error_case;
+        uint32_t handle;
+    } error;
 } write_result_t;
 
 typedef struct {

@@ -7,8 +7,10 @@
 
 typedef struct {
     uint8_t failed;
-    uint8_t error_case;
-    uint32_t error_handle;
+    struct {
+        uint8_t error_case;
+        uint32_t handle;
+    } error;
 } write_result_t;
 
 IMPORT("wasi:cli/stdout@0.2.0", "get-stdout")

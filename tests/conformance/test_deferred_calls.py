@@ -181,3 +181,25 @@ def attempt(program, entries, decisions):
     assert isinstance(reason, Unsure)
     assert world.started == [], "nothing starts while its owner has not decided"
     return None, reason.start_index
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_with_idempotence_mode_off_the_answer_of_a_write_is_seen_once_it_is_committed(idempotent):
+    instance = Instance("any", BEGIN, World("any"), idempotent=idempotent)
+    session = instance.session
+    session.next_invocation()
+    session.go_live()
+    number = instance.begin("write-remote")
+    call = instance.calls[number]
+    instance.commit()
+    assert instance.world.end_one()
+    assert session.deferred.is_ready(call) == idempotent
+    if not idempotent:
+        assert instance.read(number) == "nothing"
+        instance.commit()
+        assert session.deferred.is_ready(call)
+    assert instance.read(number).startswith("answer")
+    instance.commit()
+    marker = instance.entries[-1]
+    assert isinstance(marker, CompletionDelivered)
+    assert marker.missed_reads == (0 if idempotent else 1)

@@ -1,7 +1,9 @@
 """Durable functions that a guest's library makes of its own blocks, by golem:durability."""
 
 import pytest
+from trio.testing import trio_test
 
+from executor.wasm.values import Variant
 from executor.worker.rows import read_worker_id
 from oplog.entry import Jump, Start
 from tests.support.durability_guest import CUSTOM
@@ -14,6 +16,7 @@ from tests.support.executors import (
     run,
     worker_entries,
 )
+from tests.support.python_guest import world
 from tests.support.rules_guest import RulesPeer
 
 WORKER = "charges/w"
@@ -99,3 +102,30 @@ def test_with_idempotence_mode_off_a_block_that_was_lost_fails_and_does_not_run_
         assert None in outcomes
 
     run(case)
+
+
+@trio_test
+async def test_the_end_of_a_function_ends_those_inside_it():
+    """A library that was left by an exception does not end what it began last."""
+    on = "golem:durability/durability"
+    write = Variant("write-remote")
+
+    def persist(guest, name):
+        guest.call(f"{on}.persist-durable-function-invocation", name, b"asked", b"answer", write)
+
+    def program(guest):
+        outer = guest.call(f"{on}.begin-durable-function", write)
+        if guest.call(f"{on}.current-durable-execution-state")["is-live"]:
+            persist(guest, "inside")
+            guest.call(f"{on}.begin-durable-function", write)
+        else:
+            guest.call(f"{on}.read-persisted-durable-function-invocation")
+        guest.call(f"{on}.end-durable-function", write, outer, False)
+        persist(guest, "behind")
+        guest.tell(guest.call("wasi:random/random.get-random-u64"))
+
+    async with world() as around:
+        ran = await around.run(program)
+        persisted = [e for e in ran.entries if isinstance(e, Start) and e.function == "behind"]
+        assert [entry.parent_start for entry in persisted] == [None]
+        assert (await around.run(program, ran.entries)).trace == ran.trace

@@ -223,7 +223,10 @@ def test_the_approval_waits_for_the_promise_that_it_made(tmp_path: Path) -> None
     guest = Guest(guests.approval_component(), "demo:approval/workflow", host, wasi)
     assert guest.call("request", "a bridge") == ("a bridge", "yes", 1)
     assert guest.call("request", "") == ("", "yes", 2)
-    assert (tmp_path / "out").read_text() == "a bridge waits for promise 4\n waits for promise 4\n"
+    said = "a bridge waits for promise 4\n waits for promise 4\n"
+    assert (tmp_path / "out").read_text() == said
+    assert guest.call("remind", "water", 0) == "water"
+    assert (tmp_path / "out").read_text() == f"{said}water\n"
     assert plain(guest.call("create-again")) == plain(guest.call("create")) == plain(promise)
     del asked[:]
     assert bytes(guest.call("await", promise)) == b"yes"
@@ -231,6 +234,14 @@ def test_the_approval_waits_for_the_promise_that_it_made(tmp_path: Path) -> None
     assert guest.call("complete", promise, b"v") is True
     guest.call("delete", promise)
     assert asked == [[plain(promise), *more] for more in ([], [], [list(b"v")], [])]
+
+
+def test_the_courier_hears_that_it_has_no_network() -> None:
+    guest = Guest(guests.courier_component(), "demo:courier/post", {}, WasiConfig())
+    assert guest.call("dial", 1) == "access-denied"
+    assert guest.call("ping", 1, "a").payload == "access-denied"
+    assert guest.call("ask", "localhost", 1, "a").payload == "permanent-resolver-failure"
+    assert guest.call("say", "a").payload == "invalid-state"
 
 
 def test_the_order_guest_charges_each_item_and_keeps_a_ledger(tmp_path: Path) -> None:

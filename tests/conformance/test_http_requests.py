@@ -243,10 +243,10 @@ async def test_a_guest_sees_the_same_wherever_it_is_lost(name):
 
 
 async def replays(around, run, live, server):
-    before = len(server.requests)
+    before = asked(server)
     again = await around.run(run, live.entries)
     assert (again.trace, again.entries) == (live.trace, live.entries)
-    assert len(server.requests) == before
+    assert asked(server) == before
 
 
 def asked(server, first=0):

@@ -1,9 +1,11 @@
 """Requests that are tried again: which failures and statuses, how often, and over crashes."""
 
+import threading
+
 import pytest
 from trio.testing import trio_test
 
-from executor.durable.retry import RetryPolicy
+from executor.durable.retry import RetryPolicy, TransientAnswer
 from executor.durable.retry_rules import RetryRule, RetryRules, recorded_retry_rules
 from executor.wasm.values import Variant
 from oplog.entry import End, Error
@@ -14,8 +16,8 @@ from tests.support.python_guest import BEGIN, world
 SECOND_NS = 10**9
 
 
-def rules(attempts_max, **when):
-    policy = RetryPolicy(attempts_max=attempts_max, min_delay_s=0.001, max_delay_s=0.002)
+def rules(attempts_max, delay_s=0.001, **when):
+    policy = RetryPolicy(attempts_max=attempts_max, min_delay_s=delay_s, max_delay_s=2 * delay_s)
     rule = RetryRule(name="rule", functions=("wasi:http/*",), policy=policy, **when)
     return RetryRules(recorded_retry_rules([rule]))
 
@@ -79,6 +81,32 @@ async def test_a_pause_that_the_peer_asks_for_is_made():
         (error,) = errors_of(ran.entries)
         assert error.retry_at - error.at == SECOND_NS
         assert len(server.requests) == 2
+
+
+@trio_test
+async def test_a_delay_that_is_too_long_to_wait_here_leaves_the_guest_by_the_requests_rule():
+    """Also where the guest waits for the response, and meets the failure in a `poll`."""
+    answering = threading.Event()
+
+    def busy_later(_request):
+        assert answering.wait(30)
+        return 503, b"busy", {}
+
+    def program(guest):
+        future = Client(guest, server.authority).get("/busy")
+        on = "wasi:http/types.[method]future-incoming-response"
+        pollable = guest.call(f"{on}.subscribe", future)
+        threading.Timer(0.1, answering.set).start()
+        with pytest.raises(TransientAnswer, match="status 503") as raised:
+            guest.call("wasi:io/poll.poll", [pollable])
+        guest.tell(raised.value.chosen.rule)
+
+    with http_server(busy_later) as server:
+        async with world() as around:
+            around.rules = rules(4, delay_s=60, statuses=("503",))
+            ran = await around.run(program)
+        assert ran.trace == ["rule"]
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(("when", "attempts"), [({}, 2), ({"errors": ("nobody",)}, 3)])

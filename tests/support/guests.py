@@ -12,6 +12,7 @@
 | auditor (C)    | demo:auditor/api: entries, search                   | golem:api/oplog        |
 | keeper (C)     | demo:keeper/api: count-up, put, look …              | key-value store, blobs |
 | approval (C)   | demo:approval/workflow: request, create, await …    | promises, stdout       |
+| courier (C)    | demo:courier/post: ask, dial, say, ping             | sockets, a pollable    |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
 | clocks (WAT)   | demo:clocks/api: read                               | clocks and random      |
@@ -81,6 +82,11 @@ def keeper_component() -> bytes:
 @cache
 def approval_component() -> bytes:
     return recipes.build("approval").read_bytes()
+
+
+@cache
+def courier_component() -> bytes:
+    return recipes.build("courier").read_bytes()
 
 
 ADDER: Final = b"""

@@ -96,6 +96,15 @@ class HttpServer:
     def counts(self) -> Counter[str]:
         return Counter(request.key for request in self.requests)
 
+    def stream(self, path: str, pieces: list[bytes], allowed: threading.Semaphore) -> None:
+        """`path` is answered with pieces, each once it is allowed; every request begins anew."""
+        self._listening.streams[path] = pieces, allowed
+
+    @property
+    def sent_pieces(self) -> int:
+        """Of all streams."""
+        return self._listening.sent_pieces
+
     @property
     def connections(self) -> int:
         """How many there were."""
@@ -127,9 +136,11 @@ class Listening(ThreadingHTTPServer):
         self.otherwise = otherwise
         self.requests: list[Request] = []
         self.asked: Counter[str] = Counter()
+        self.streams: dict[str, tuple[list[bytes], threading.Semaphore]] = {}
         self.gate = threading.Event()
         self.lock = threading.Lock()
         self.connections = 0
+        self.sent_pieces = 0
         self.waiting = 0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -182,6 +193,9 @@ class Exchange(BaseHTTPRequestHandler):
         name, *arguments = parts.path.strip("/").split("/")
         if "first" in query and asked > int(query["first"][0]):
             name, *arguments = query.get("then", ["text/late"])[0].split("/")
+        if self.path in self.server.streams:
+            self.send_stream(*self.server.streams[self.path])
+            return
         if "gate" in query:
             self.wait()
         try:
@@ -235,6 +249,17 @@ class Exchange(BaseHTTPRequestHandler):
         self.server.gate.wait(WAIT_S)
         with self.server.lock:
             self.server.waiting -= 1
+
+    def send_stream(self, pieces: list[bytes], allowed: threading.Semaphore) -> None:
+        self.head(200, ("transfer-encoding", "chunked"))
+        try:
+            for piece in pieces:
+                allowed.acquire(timeout=WAIT_S)
+                self.chunk(piece)
+                self.server.sent_pieces += 1
+            self.send(b"0\r\n\r\n")
+        except Gone:
+            self.close_connection = True
 
     # -- what the paths do ---------------------------------------------------------------------
 

@@ -114,15 +114,15 @@ def prepare(request: OutgoingRequest, options: RequestOptions) -> HttpRequest:
     found = AUTHORITY.match(request.authority or "")
     if scheme == "other":
         raise Unsendable("HTTP-protocol-error")
-    if found is None:
+    if found is None or request.target is None:
         raise Unsendable("HTTP-request-URI-invalid")
     method = request.method.case.upper()
     if method == "OTHER":
         method = str(request.method.payload)
     if method == "CONNECT":
         raise Unsendable("HTTP-request-method-invalid")
-    target = request.target or "/"
-    if target.startswith("?"):
+    target = request.target
+    if not target or target.startswith("?"):
         target = f"/{target}"
     if len(target) > TARGET_BYTES_MAX:
         raise Unsendable("HTTP-request-URI-too-long")

@@ -15,8 +15,12 @@ API = "golem:it/api"
 class Guest:
     """One worker of a Golem component; after each invocation the mode says what happens to it."""
 
-    def __init__(self, shem: Executor, worker: str, mode: Mode) -> None:
+    def __init__(
+        self, shem: Executor, worker: str, mode: Mode, env: dict[str, str] | None = None
+    ) -> None:
+        """`env` is that of a worker that its first invocation creates."""
         self.shem = shem
+        self.env = env
         self.worker = worker
         self.mode = mode
 
@@ -31,7 +35,8 @@ class Guest:
     async def invocation(
         self, function: str, arguments: Sequence[Any] = (), key: str | None = None
     ) -> Invocation:
-        accepted = await self.shem.submit(self.worker, function, list(arguments), key=key)
+        given = list(arguments)
+        accepted = await self.shem.submit(self.worker, function, given, key=key, env=self.env)
         done = await self.shem.wait(self.worker, accepted.key, timeout_s=TIMEOUT_S)
         assert (done.status, done.error) == ("completed", None)
         await self.rebuild()

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from executor.cli import demo
+from executor.cli import demo, demo_waiting
 from executor.cli.demo_receiver import Charge
 
 UNDER_WAY = 4
@@ -57,3 +57,60 @@ def test_a_command_of_the_story_that_fails_ends_it(tmp_path):
         story.run("worker", "a/b")
     with pytest.raises(demo.InternalError, match="there is no store"):
         story.read("worker", "a/b")
+
+
+class Told:
+    """A story whose commands answer what a script says."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.checks = []
+        self.commands = []
+
+    def tell(self, text):
+        pass
+
+    def check(self, claim, *, held):
+        self.checks.append(held)
+
+    def run(self, *arguments):
+        self.commands.append(arguments)
+        return self.answers.get(arguments[1].partition("/")[2] if len(arguments) > 1 else "", "")
+
+    def read(self, *arguments):
+        match arguments:
+            case ("promise", "list", _):
+                return [{"promises": [{"promise": 4}]}]
+            case ("oplog", *_):
+                return [{}] * self.answers.get("suspended", 1)
+            case _:
+                return [{"status": self.answers.get("status", "suspended"), "loaded": False}]
+
+
+REMINDED = {"reminder": '"water the plants"\n', "bridge": '("a bridge", "approved", 1)\n'}
+
+
+@pytest.mark.parametrize(
+    ("answers", "held"),
+    [
+        (REMINDED, [True, True, True, True]),
+        (REMINDED | {"status": "running"}, [False, False, True, True]),
+        (REMINDED | {"bridge": '("a bridge", "refused", 1)\n'}, [True, True, False, True]),
+        (REMINDED | {"reminder": ""}, [True, True, True, False]),
+        (REMINDED | {"suspended": 0}, [True, True, True, False]),
+    ],
+)
+def test_the_checks_fail_where_a_waiting_worker_was_kept_or_decided_otherwise(
+    tmp_path, monkeypatch, answers, held
+):
+    monkeypatch.setattr(demo_waiting, "SLEEP_S", 0)
+    story = Told(**answers)
+    demo_waiting.tell_waiting(story, tmp_path / "approval.wasm")
+    assert story.checks == held
+    assert ("promise", "complete", "approval/bridge", "4", '"refused"') in story.commands
+
+
+def test_a_reminder_that_comes_too_early_is_seen(tmp_path):
+    story = Told(**REMINDED)
+    demo_waiting.tell_waiting(story, tmp_path / "approval.wasm")
+    assert story.checks == [True, True, True, False]

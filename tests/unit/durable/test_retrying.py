@@ -6,7 +6,7 @@ import trio.testing
 
 from executor.durable.effects import Effect
 from executor.durable.modes import Modes
-from executor.durable.retry import NEVER, RetryPolicy, TransientAnswer, TransientError
+from executor.durable.retry import NEVER, Chosen, RetryPolicy, TransientAnswer, TransientError
 from executor.durable.retry_rules import RetryRule, RetryRules, recorded_retry_rules
 from executor.durable.retrying import Retrying
 from oplog.entry import Error
@@ -23,6 +23,7 @@ class Closing:
 class FakeSession:
     def __init__(self):
         self.modes = Modes()
+        self.failing_start = 0
         self.effects = Closing()
         self.writer = Writer(bytes(16), 10, None, lambda writer: None)
         self.appended = []
@@ -108,6 +109,30 @@ async def test_what_may_not_be_repeated_here_is_not(case):
         world.session.effects.closing = True
     with pytest.raises((TransientError, ValueError)):
         await world.run(start_index, idempotent=case != "mode off")
+    assert world.tried == 1
+    assert world.session.appended == []
+
+
+@trio.testing.trio_test
+async def test_an_answer_that_may_be_better_later_is_not_given_while_the_instance_is_left():
+    world = World(TransientAnswer("refused", "worse"))
+    world.session.effects.closing = True
+    with pytest.raises(TransientAnswer):
+        await world.run()
+    assert world.session.appended == [], "the next instance makes another attempt"
+
+
+@trio.testing.trio_test
+async def test_the_failure_of_a_deferred_call_is_not_one_of_the_call_that_meets_it():
+    deferred = 4
+    failure = TransientAnswer("refused", "no answer of a poll", retry_after_s=60)
+    world = World(failure, function_type="read-local")
+    own = RetryPolicy(attempts_max=9, max_delay_s=60.0)
+    failure.chosen = Chosen(own, "rule")
+    world.session.failing_start = deferred
+    with pytest.raises(TransientAnswer):
+        await world.run()
+    assert failure.chosen == Chosen(own, "rule")
     assert world.tried == 1
     assert world.session.appended == []
 

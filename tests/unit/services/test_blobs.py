@@ -9,6 +9,7 @@ import trio
 
 from executor.errors import StoreError
 from executor.services.blob_garbage import PIECE_BYTES
+from executor.services.blobs import Blobs
 from executor.services.environment import MIB, Caller, Limits, Refused, name_key
 from executor.services.writing import Written
 from oplog.engine import TABLES
@@ -264,6 +265,93 @@ def test_an_object_that_is_replaced_while_it_is_opened_is_opened_again(engine, b
 
     engine.read_row = between
     assert content_of(blobs, "c", "o") == b"new"
+
+
+def test_an_object_that_is_finished_while_garbage_goes_is_not_taken_for_it(engine):
+    """The marks of both were read together."""
+    at_once = written_at_once(engine)
+    going, finished = trio.Event(), trio.Event()
+
+    async def write(batch, where):
+        answer = await at_once(batch, where)
+        if collecting and where == "blobs" and not going.is_set():
+            going.set()
+            await finished.wait()
+        return answer
+
+    class Slow(Bytes):
+        async def read(self, start, count):
+            if start + count >= self.size:
+                writing.set()
+                await going.wait()
+            return await super().read(start, count)
+
+    content = bytes(range(256)) * (2 * MIB // 256)
+    collecting, writing = False, trio.Event()
+    stores, ids = memory_stores(engine, write=write), count(1)
+    blobs = Blobs(
+        stores.keyvalue.environment,
+        stores.blobs.garbage,
+        lambda: next(ids).to_bytes(16, "big"),
+        lambda: 1,
+    )
+
+    async def put():
+        await blobs.write(caller(), "c", "new", Slow(content))
+        finished.set()
+
+    async def steps():
+        nonlocal collecting
+        await blobs.create_container(caller(), "c")
+        await blobs.write(caller(), "c", "old", Bytes(content))
+        old = blobs.stored_object("c", "old").content
+        await blobs.delete_objects(caller(), "c", ["old"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(put)
+            await writing.wait()
+            marks = [key for key, _ in rows(engine, b"gc")]
+            assert marks[0] == b"gc" + old
+            assert len(marks) == 2, "what is being written is marked"
+            collecting = True
+            await blobs.garbage.collect()
+        assert content_of(blobs, "c", "new") == content
+        assert rows(engine, b"g") == []
+
+    run(steps)
+
+
+def test_an_object_whose_last_write_nobody_waits_for_is_not_taken_for_garbage(engine):
+    """The last transaction is on its way when its worker is left."""
+    at_once = written_at_once(engine)
+    queue = []
+    queueing = False
+
+    async def write(batch, where):
+        if queueing and where != "blobs":
+            queue.append(batch)
+            await trio.sleep_forever()
+        while queue:
+            await at_once(queue.pop(0), where)
+        return await at_once(batch, where)
+
+    class Last(Bytes):
+        async def read(self, start, count):
+            nonlocal queueing
+            queueing = start + count >= self.size
+            return await super().read(start, count)
+
+    content = bytes(range(256)) * (2 * MIB // 256)
+    blobs = memory_stores(engine, write=write).blobs
+
+    async def steps():
+        await blobs.create_container(caller(), "c")
+        with trio.move_on_after(0.1):
+            await blobs.write(caller(), "c", "o", Last(content))
+        assert len(queue) == 1
+        await blobs.garbage.collect()
+        assert content_of(blobs, "c", "o") == content
+
+    run(steps)
 
 
 def test_a_write_into_a_container_that_goes_meanwhile_is_refused(engine):
