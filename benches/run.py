@@ -21,6 +21,7 @@ from benches import (
     bench_memory,
     bench_recover,
     bench_replay,
+    bench_sleepers,
     bench_steps,
     bench_waiting,
 )
@@ -39,6 +40,8 @@ BENCHES: Final[dict[str, Callable[[], Sequence[Figure]]]] = {
     "recover_5000": bench_recover.recover,
     "idle_100k": bench_idle.idle,
     "waiting_5000": bench_waiting.waiting,
+    "sleepers_10000": bench_sleepers.sleepers,
+    "wake_latency": bench_sleepers.latency,
     "rss_per_worker": bench_memory.loaded,
     "bytes_throughput": bench_bytes.throughput,
 }

@@ -75,8 +75,10 @@ class Wakeups:
         self._after: bytes | None = None
         """The key of the last row whose worker was woken."""
         self._looked_at = 0
-        self._all_promises = False
-        """Whether those who wait for promises are to be looked through."""
+        self._from_start = False
+        """Whether all rows are to be looked through again."""
+        self._settled_promises: list[PromiseId] = []
+        """Whose rows are yet to be looked for."""
         self._changed = trio.Event()
 
     def look(self) -> None:
@@ -85,8 +87,7 @@ class Wakeups:
 
     def start_over(self) -> None:
         """Wakes again whoever is due: more workers are run from here on."""
-        self._after = None
-        self._all_promises = True
+        self._from_start = True
         self._changed.set()
 
     def is_settled(self, promises: Iterable[str]) -> bool:
@@ -94,25 +95,30 @@ class Wakeups:
         return any(self._promises.is_settled(PromiseId.of_name(name)) for name in promises)
 
     def _settled(self, promise: PromiseId) -> None:
-        for worker_id in waiting_for(self._engine, str(promise)):
-            self.wake(worker_id)
+        self._settled_promises.append(promise)
+        self._changed.set()
 
     async def run(self) -> None:
         while True:
             self._changed = trio.Event()
-            if self._all_promises:
-                self._all_promises = False
+            if self._from_start:
+                self._from_start = False
+                self._after = None
                 await self._wake_settled()
+            while self._settled_promises:
+                for worker_id in waiting_for(self._engine, str(self._settled_promises.pop())):
+                    self.wake(worker_id)
+                    await trio.lowlevel.checkpoint()
             now = self._sources.wall_ns()
-            due = self._wake_due(now)
+            due = await self._wake_due(now)
             if due is None:
                 await self._changed.wait()
             else:
                 wait_ns = min(LOOK_AGAIN_NS, due - now)
                 await self._wait(self._sources.monotonic_ns() + wait_ns)
 
-    def _wake_due(self, now: int) -> int | None:
-        """Wakes whoever is due; answers when the next one is."""
+    async def _wake_due(self, now: int) -> int | None:
+        """Wakes whoever is due; answers when the next one is. Others get their turn in between."""
         if now < self._looked_at:  # the clock was set back
             self._after = None
         self._looked_at = now
@@ -126,6 +132,9 @@ class Wakeups:
                     return due
                 self._after = key
                 self.wake(key[9:])
+                await trio.lowlevel.checkpoint()
+                if self._from_start:
+                    return now
             if not page:
                 return None
 
@@ -136,8 +145,8 @@ class Wakeups:
             for key, _ in page:
                 if self.is_settled([key[1:].partition(b"\0")[0].decode()]):
                     self.wake(key[-16:])
+                await trio.lowlevel.checkpoint()
             after = page[-1][0]
-            await trio.lowlevel.checkpoint()
 
     async def _wait(self, until_ns: int) -> None:
         async with trio.open_nursery() as nursery:

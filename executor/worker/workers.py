@@ -204,22 +204,17 @@ class Workers:
                 await trio.lowlevel.checkpoint()
             after = page[-1][0]
 
-    def _take_up(self, worker_id: bytes) -> None:
+    def _take_up(self, worker_id: bytes, *, only_named: bool = False) -> None:
         try:
             status = read_status(self._services.store.engine, worker_id)
-            if status is not None:
+            if status is not None and (not only_named or status.name in self._loops):
                 self.take_up(status.name)
         except Exception as error:
             self._services.report(f"worker {worker_id.hex()} is skipped: {error}")
 
     def _wake(self, worker_id: bytes) -> None:
         """A suspended worker is due: it runs if this process runs all, or somebody named it."""
-        if self._runs_all:
-            self._take_up(worker_id)
-            return
-        for loop in list(self._loops.values()):
-            if loop.worker.id == worker_id:
-                loop.start()
+        self._take_up(worker_id, only_named=not self._runs_all)
 
     def troubles(self) -> list[ShemError]:
         """Why workers with work stand still."""
