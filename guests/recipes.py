@@ -193,12 +193,14 @@ def c_recipe(folder: str) -> Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "order": python_recipe("order"),
+    "gather": python_recipe("gather"),
     "trip": js_recipe("trip"),
     "types": c_recipe("types"),
     "counter": c_recipe("counter"),
     "printer": c_recipe("printer"),
     "command": c_recipe("command"),
     "scribe": c_recipe("scribe"),
+    "fetcher": c_recipe("fetcher"),
     "stepper": c_recipe("stepper"),
     "auditor": c_recipe("auditor"),
     "approval": c_recipe("approval"),

@@ -13,6 +13,8 @@
 | keeper (C)     | demo:keeper/api: count-up, put, look …              | key-value store, blobs |
 | approval (C)   | demo:approval/workflow: request, create, await …    | promises, stdout       |
 | courier (C)    | demo:courier/post: ask, dial, say, ping             | sockets, a pollable    |
+| gather (Py)    | demo:gather/api: fetch-all, post-all                | wasi:http              |
+| fetcher (C)    | demo:fetcher/api: fetch-all, drain                  | wasi:http              |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
 | clocks (WAT)   | demo:clocks/api: read                               | clocks and random      |
@@ -62,6 +64,17 @@ def command_component() -> bytes:
 @cache
 def printer_component() -> bytes:
     return recipes.build("printer").read_bytes()
+
+
+@cache
+def gather_component() -> bytes:
+    """19 MB; the first build of its sources takes 5 to 10 s."""
+    return recipes.build("gather").read_bytes()
+
+
+@cache
+def fetcher_component() -> bytes:
+    return recipes.build("fetcher").read_bytes()
 
 
 @cache

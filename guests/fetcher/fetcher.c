@@ -1,0 +1,253 @@
+/* HTTP requests without a library: futures, and a bare loop over wasi:io/poll. */
+#include "text.h"
+
+#define API "demo:fetcher/api"
+#define TYPES "wasi:http/types@0.2.0"
+#define REQUEST "[method]outgoing-request."
+#define FUTURE "[method]future-incoming-response."
+
+enum { HTTP = 0, SOME = 1, FUTURES_MAX = 256, READ_BYTES = 65536 };
+
+/* Of `handle`: an error-code holds a u64, so what follows the discriminant stands at 8. */
+typedef struct {
+    _Alignas(8) uint8_t failed;
+    _Alignas(8) uint32_t future;
+    uint8_t rest[28];
+} handled_t;
+
+/* option<result<result<incoming-response, error-code>>> */
+typedef struct {
+    _Alignas(8) uint8_t there;
+    _Alignas(8) uint8_t taken;
+    _Alignas(8) uint8_t failed;
+    _Alignas(8) uint32_t response;
+    uint8_t rest[28];
+} got_t;
+
+typedef struct {
+    uint8_t failed;
+    uint32_t handle;
+} made_t;
+
+typedef struct {
+    uint8_t failed;
+    union {
+        struct {
+            const unsigned char *bytes;
+            uint32_t length;
+        };
+        struct {
+            uint8_t closed;
+            uint32_t error;
+        };
+    };
+} read_t;
+
+typedef struct {
+    uint32_t *items;
+    uint32_t length;
+} indices_t;
+
+IMPORT(TYPES, "[constructor]fields")
+uint32_t new_fields(void);
+
+IMPORT(TYPES, "[constructor]outgoing-request")
+uint32_t new_request(uint32_t fields);
+
+IMPORT(TYPES, REQUEST "set-scheme")
+uint32_t set_scheme(uint32_t self, uint32_t some, uint32_t scheme, const char *, uint32_t);
+
+IMPORT(TYPES, REQUEST "set-authority")
+uint32_t set_authority(uint32_t self, uint32_t some, const char *text, uint32_t length);
+
+IMPORT(TYPES, REQUEST "set-path-with-query")
+uint32_t set_path(uint32_t self, uint32_t some, const char *text, uint32_t length);
+
+IMPORT("wasi:http/outgoing-handler@0.2.0", "handle")
+void handle(uint32_t request, uint32_t some, uint32_t options, handled_t *result);
+
+IMPORT(TYPES, FUTURE "subscribe")
+uint32_t subscribe(uint32_t self);
+
+IMPORT(TYPES, FUTURE "get")
+void get(uint32_t self, got_t *result);
+
+IMPORT(TYPES, "[resource-drop]future-incoming-response")
+void drop_future(uint32_t self);
+
+IMPORT(TYPES, "[method]incoming-response.status")
+uint32_t status(uint32_t self);
+
+IMPORT(TYPES, "[method]incoming-response.consume")
+void consume(uint32_t self, made_t *result);
+
+IMPORT(TYPES, "[resource-drop]incoming-response")
+void drop_response(uint32_t self);
+
+IMPORT(TYPES, "[method]incoming-body.stream")
+void body_stream(uint32_t self, made_t *result);
+
+IMPORT(TYPES, "[resource-drop]incoming-body")
+void drop_body(uint32_t self);
+
+IMPORT("wasi:io/streams@0.2.0", "[method]input-stream.blocking-read")
+void blocking_read(uint32_t self, uint64_t count, read_t *result);
+
+IMPORT("wasi:io/streams@0.2.0", "[resource-drop]input-stream")
+void drop_stream(uint32_t self);
+
+IMPORT("wasi:io/error@0.2.0", "[resource-drop]error")
+void drop_error(uint32_t self);
+
+IMPORT("wasi:io/poll@0.2.0", "poll")
+void poll(const uint32_t *pollables, uint32_t length, indices_t *result);
+
+IMPORT("wasi:io/poll@0.2.0", "[resource-drop]pollable")
+void drop_pollable(uint32_t self);
+
+static bool begins_with(string_t text, string_t start) {
+    uint32_t same = 0;
+    while (same < start.length && same < text.length && text.bytes[same] == start.bytes[same])
+        same++;
+    return same == start.length;
+}
+
+/* The future of a request, or 0 if it cannot be made. */
+static uint32_t ask(string_t url) {
+    const string_t scheme = LITERAL("http://");
+    if (!begins_with(url, scheme))
+        return 0;
+    string_t host = {url.bytes + scheme.length, 0};
+    while (scheme.length + host.length < url.length && host.bytes[host.length] != '/')
+        host.length++;
+    string_t path = {host.bytes + host.length, url.length - scheme.length - host.length};
+    uint32_t request = new_request(new_fields());
+    if (set_scheme(request, SOME, HTTP, NULL, 0) ||
+        set_authority(request, SOME, host.bytes, host.length) ||
+        set_path(request, SOME, path.bytes, path.length))
+        __builtin_trap();
+    handled_t handled;
+    handle(request, !SOME, 0, &handled);
+    return handled.failed ? 0 : handled.future;
+}
+
+typedef void take_t(void *taker, const unsigned char *bytes, uint32_t length);
+
+/* Reads a body to its end, or to where it fails; whether it came whole. */
+static bool read_all(uint32_t response, void *taker, take_t *take) {
+    made_t body, stream;
+    consume(response, &body);
+    body_stream(body.handle, &stream);
+    read_t read;
+    for (;;) {
+        blocking_read(stream.handle, READ_BYTES, &read);
+        if (read.failed)
+            break;
+        take(taker, read.bytes, read.length);
+    }
+    if (!read.closed)
+        drop_error(read.error);
+    drop_stream(stream.handle);
+    drop_body(body.handle);
+    return read.closed;
+}
+
+static void add_to_text(void *text, const unsigned char *bytes, uint32_t length) {
+    text_add(text, (string_t){(const char *)bytes, length});
+}
+
+/* Status and body of a response that is there; the future is dropped. */
+static string_t answer_of(uint32_t future) {
+    got_t got;
+    get(future, &got);
+    if (!got.there)
+        __builtin_trap(); /* it was said to be ready */
+    drop_future(future);
+    if (got.failed)
+        return LITERAL("error");
+    text_t text = {0};
+    text_add_number(&text, status(got.response));
+    text_add(&text, LITERAL(" "));
+    bool whole = read_all(got.response, &text, add_to_text);
+    drop_response(got.response);
+    return whole ? text_done(&text) : LITERAL("error");
+}
+
+static string_list_t answers;
+
+EXPORT(API "#fetch-all")
+string_list_t *api_fetch_all(const string_t *urls, uint32_t count) {
+    static uint32_t futures[FUTURES_MAX], places[FUTURES_MAX], pollables[FUTURES_MAX];
+    if (count > FUTURES_MAX)
+        __builtin_trap();
+    string_t *items = arena_take(4, count * sizeof *items);
+    uint32_t waiting = 0;
+    for (uint32_t place = 0; place < count; place++) {
+        uint32_t future = ask(urls[place]);
+        items[place] = LITERAL("error");
+        if (future != 0) {
+            futures[waiting] = future;
+            places[waiting] = place;
+            pollables[waiting++] = subscribe(future);
+        }
+    }
+    while (waiting > 0) {
+        indices_t ready;
+        poll(pollables, waiting, &ready);
+        for (uint32_t i = ready.length; i-- > 0;) { /* from the end: the last one moves up */
+            uint32_t index = ready.items[i];
+            drop_pollable(pollables[index]);
+            items[places[index]] = answer_of(futures[index]);
+            waiting--;
+            futures[index] = futures[waiting];
+            places[index] = places[waiting];
+            pollables[index] = pollables[waiting];
+        }
+    }
+    answers = (string_list_t){items, count};
+    return &answers;
+}
+
+EXPORT("cabi_post_" API "#fetch-all")
+void api_fetch_all_post(string_list_t *unused) {
+    (void)unused;
+    arena_reset();
+}
+
+typedef struct {
+    uint64_t count;
+    uint64_t checksum;
+} drained_t;
+
+/* FNV-1a, and the arena is as empty as before: a body of any size takes no memory. */
+static void count_bytes(void *taker, const unsigned char *bytes, uint32_t length) {
+    drained_t *drained = taker;
+    for (uint32_t i = 0; i < length; i++)
+        drained->checksum = (drained->checksum ^ bytes[i]) * 0x100000001b3u;
+    drained->count += length;
+    arena_reset();
+}
+
+EXPORT(API "#drain")
+drained_t *api_drain(const char *url, uint32_t length) {
+    static drained_t drained;
+    drained = (drained_t){0, 0xcbf29ce484222325u};
+    uint32_t future = ask((string_t){url, length});
+    uint32_t pollable = subscribe(future);
+    indices_t ready;
+    poll(&pollable, 1, &ready);
+    drop_pollable(pollable);
+    got_t got;
+    get(future, &got);
+    drop_future(future);
+    if (got.failed || !read_all(got.response, &drained, count_bytes))
+        __builtin_trap();
+    drop_response(got.response);
+    return &drained;
+}
+
+EXPORT("cabi_post_" API "#drain")
+void api_drain_post(drained_t *unused) {
+    (void)unused;
+    arena_reset();
+}
