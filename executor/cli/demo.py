@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from executor.cli.command_line import STORE_VARIABLE, CommandLine, command_options
+from executor.cli.demo_gathering import tell_gathering
 from executor.cli.demo_receiver import RECEIVER_VARIABLE, Charge, Receiver, started_receiver
 from executor.cli.demo_waiting import tell_waiting
 from executor.cli.output import (
@@ -35,6 +36,7 @@ from executor.cli.output import (
 from executor.errors import AlreadyExists, InternalError, UsageError
 
 GUEST: Final = Path("guests", "build", "order.wasm")
+GATHERING_GUEST: Final = GUEST.with_name("gather.wasm")
 WAITING_GUEST: Final = GUEST.with_name("approval.wasm")
 WORKER: Final = "order/alice"
 FUNCTION: Final = "place"
@@ -156,11 +158,13 @@ def demo(context: click.Context, component: str | None) -> int:
     """
     line = context.ensure_object(CommandLine)
     guest = find_guest(component)
+    gathering = find_guest(None, GATHERING_GUEST)
     waiting = find_guest(None, WAITING_GUEST)
     console = stderr_console() if line.json else stdout_console()
     with demo_store(line.data) as store, started_receiver() as receiver:
         story = Story(store, receiver, console)
         tell_story(story, guest)
+        tell_gathering(story, gathering)
         tell_waiting(story, waiting)
     failed = [check for check in story.checks if not check.held]
     story.tell(f"{len(story.checks) - len(failed)} of {len(story.checks)} checks held.")

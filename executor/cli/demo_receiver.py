@@ -1,9 +1,10 @@
-"""The bank of `shem demo`: a small HTTP server in a process of its own, and its client.
+"""The outside world of `shem demo`: a small HTTP server in a process of its own, and its client.
 
-It does what a peer that honours idempotency keys does: a POST is charged once by its
+As a bank it does what a peer that honours idempotency keys does: a POST is charged once by its
 `idempotency-key` header and answered with the same reference whenever it comes again, and it
-counts how often each key came. GET answers with everything, as JSON. A POST is answered only after
-a while, so that a client can be killed in between. The server ends when its stdin closes.
+counts how often each key came. A POST is answered only after a while, so that a client can be
+killed in between. Behind `/quotes/N` are suppliers, of whom each second one takes longer. GET
+answers with everything, as JSON. The server ends when its stdin closes.
 
 The server needs the standard library alone; it knows nothing of the executor.
 """
@@ -26,7 +27,10 @@ RECEIVER_VARIABLE: Final = "SHEM_DEMO_RECEIVER"
 HOST: Final = "127.0.0.1"
 DELAY_S: Final = 0.2
 """How long a charge takes: long enough to be killed in the middle of one."""
+SLOW_S: Final = 2.0
+"""How long every second supplier thinks."""
 ANSWER_TIMEOUT_S: Final = 30
+QUOTES: Final = "/quotes/"
 
 
 @dataclass(kw_only=True)
@@ -43,6 +47,17 @@ class Charge:
     """How often money moved for it."""
 
 
+@dataclass(kw_only=True)
+class Quote:
+    """What a supplier was asked under one idempotency key."""
+
+    key: str
+    path: str
+    requests: int = 0
+    """How often the key came."""
+    answered: int = 0
+
+
 class Receiver:
     """The server's process as its client sees it. Methods block."""
 
@@ -53,6 +68,12 @@ class Receiver:
         """Every charge so far, in the order in which they first came."""
         with urllib.request.urlopen(self.url, timeout=ANSWER_TIMEOUT_S) as answer:  # noqa: S310
             return [Charge(**charge) for charge in json.load(answer)]
+
+    def quotes(self) -> list[Quote]:
+        """Every quote that was asked for, in the order in which they first came."""
+        url = self.url + QUOTES[1:]
+        with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT_S) as answer:  # noqa: S310
+            return [Quote(**quote) for quote in json.load(answer)]
 
     def requests(self) -> int:
         return sum(charge.requests for charge in self.charges())
@@ -96,22 +117,58 @@ class Bank:
             return [asdict(charge) for charge in self._charges.values()]
 
 
+class Suppliers:
+    """What they were asked, by key. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._quotes: dict[str, Quote] = {}
+
+    def ask(self, key: str, path: str) -> Quote:
+        with self._lock:
+            quote = self._quotes.setdefault(key, Quote(key=key, path=path))
+            quote.requests += 1
+            return quote
+
+    def answer(self, quote: Quote) -> None:
+        with self._lock:
+            quote.answered += 1
+
+    def quotes(self) -> list[dict[str, object]]:
+        with self._lock:
+            return [asdict(quote) for quote in self._quotes.values()]
+
+
 class Exchange(BaseHTTPRequestHandler):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
     bank: Bank
+    suppliers: Suppliers
 
     def do_POST(self) -> None:  # http.server's name
         length = int(self.headers.get("content-length", 0))
-        wanted = json.loads(self.rfile.read(length))
+        body = self.rfile.read(length)
         key = self.headers.get("idempotency-key", "")
+        if self.path.startswith(QUOTES):
+            self._quote(key)
+            return
+        wanted = json.loads(body)
         charge = self.bank.charge(key, str(wanted["who"]), int(wanted["cents"]))
         time.sleep(DELAY_S)
         self._answer({"reference": charge.reference})
 
+    def _quote(self, key: str) -> None:
+        quote = self.suppliers.ask(key, self.path)
+        number = int(self.path.removeprefix(QUOTES))
+        if number % 2:
+            time.sleep(SLOW_S)
+        self.suppliers.answer(quote)
+        self._answer({"supplier": number})
+
     def do_GET(self) -> None:  # http.server's name
-        self._answer(self.bank.charges())
+        quotes = self.path.startswith(QUOTES)
+        self._answer(self.suppliers.quotes() if quotes else self.bank.charges())
 
     def _answer(self, value: object) -> None:
         content = json.dumps(value).encode()
@@ -131,6 +188,7 @@ class Exchange(BaseHTTPRequestHandler):
 def serve() -> None:
     """Prints the port and serves until stdin closes."""
     Exchange.bank = Bank()
+    Exchange.suppliers = Suppliers()
     server = ThreadingHTTPServer((HOST, 0), Exchange)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 from pathlib import Path
+from typing import Self
 
 import trio
 
@@ -34,7 +35,7 @@ class Peak:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
-    def __enter__(self) -> "Peak":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

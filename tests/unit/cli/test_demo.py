@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from executor.cli import demo, demo_waiting
-from executor.cli.demo_receiver import Charge
+from executor.cli import demo, demo_gathering, demo_waiting
+from executor.cli.demo_receiver import Charge, Quote
 
 UNDER_WAY = 4
 
@@ -48,6 +48,37 @@ def test_the_checks_fail_on_a_write_that_is_lost_or_made_twice(tmp_path, change,
     demo.show_charges(story, charges, UNDER_WAY)
     assert [check.held for check in story.checks] == held
     assert screen.getvalue().count("FAILED") == held.count(False)
+
+
+def quotes_of(recorded):
+    return [
+        Quote(key=f"k{n}", path=f"/quotes/{n}", requests=1 if n in recorded else 2)
+        for n in range(demo_gathering.COUNT)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "held"),
+    [
+        (lambda quotes: None, [True, True, True]),
+        (lambda quotes: setattr(quotes[0], "requests", 2), [True, False, True]),
+        (lambda quotes: setattr(quotes[1], "requests", 1), [True, True, False]),
+        (lambda quotes: setattr(quotes[1], "requests", 3), [True, True, False]),
+        (lambda quotes: quotes.append(quotes[0]), [True, True, False]),
+    ],
+)
+def test_the_checks_fail_on_a_request_that_is_made_again_or_under_another_key(
+    tmp_path, change, held
+):
+    even = range(0, demo_gathering.COUNT, 2)
+    quotes = quotes_of(even)
+    change(quotes)
+    receiver = type("Receiver", (), {"url": "http://nowhere/"})()
+    story = demo.Story(tmp_path, receiver, Console(file=io.StringIO(), width=200))
+    answers = ", ".join(f'"200 {{\\"supplier\\": {n}}}"' for n in range(demo_gathering.COUNT))
+    recorded = {f"/quotes/{n}" for n in even}
+    demo_gathering.check_quotes(story, f"[{answers}]\n", recorded, quotes)
+    assert [check.held for check in story.checks] == held
 
 
 def test_a_command_of_the_story_that_fails_ends_it(tmp_path):
