@@ -11,6 +11,7 @@
 | reader   | charger (WAT)  | the same calls as read-remote: they may be repeated                  |
 | clocks   | clocks (WAT)   | recorded reads, whose digest is the state                            |
 | sleeper  | sleeper (WAT)  | a timer                                                              |
+| keeper   | keeper (C)     | numbers and values in a bucket, an object in a container             |
 | talker   | talker (WAT)   | output, and then a long computation                                  |
 | exit     | exiter (WAT)   | exits after a remote write                                           |
 | order    | order (Python) | remote writes, files, output, clocks, random: 18 MB of interpreter   |
@@ -106,6 +107,7 @@ def scenarios() -> dict[str, Scenario]:
         charger()._replace(name="reader", bank="reading"),
         clocks(),
         sleeper(),
+        keeper(),
         talker(),
         exiter(),
         order(),
@@ -237,6 +239,31 @@ def charger() -> Scenario:
         ),
         checks={"two": says("2"), "one": says("3"), "none": says("3")},
         charges=3,
+    )
+
+
+def keeper() -> Scenario:
+    """Each step counts once, though a write that was lost is made again."""
+    worker = "keeper/one"
+    return Scenario(
+        name="keeper",
+        component="keeper",
+        wasm=guests.keeper_component,
+        steps=(
+            invoke(worker, "three", "count-up", '"n"', "3"),
+            invoke(worker, "two", "count-up", '"n"', "2"),
+            invoke(worker, "store", "store", '"o"', "[1, 2, 3]", "4"),
+            invoke(worker, "sum", "sum", '"o"'),
+            invoke("keeper/other", "look", "look", '"counts"', '"last"'),
+        ),
+        checks={
+            "three": says("ok(3)"),
+            "two": says("ok(5)"),
+            "store": says("ok"),
+            "sum": says("ok((12, 24))"),
+            "look": says('ok(some("5"))'),
+        },
+        charges=0,
     )
 
 
