@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from executor.executor import Executor
     from executor.host.embedder import HostCall, host_function
     from executor.requests import WaveArguments
+    from executor.services.environment import StoreLimits
     from executor.wasm.values import Err, Ok, Some, Variant
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "RetryRule",
     "ShemError",
     "Some",
+    "StoreLimits",
     "Transient",
     "Variant",
     "WaveArguments",
@@ -45,6 +47,7 @@ HOMES: Final = {
     "RetryRule": "executor.durable.retry_rules:RetryRule",
     "ShemError": "executor.errors:ShemError",
     "Some": "executor.wasm.values:Some",
+    "StoreLimits": "executor.services.environment:StoreLimits",
     "Transient": "executor.durable.retry:TransientError",
     "Variant": "executor.wasm.values:Variant",
     "WaveArguments": "executor.requests:WaveArguments",

@@ -11,7 +11,7 @@ from executor.durable.effects import Perform, TrioEffects
 from executor.durable.inbox import Inbox
 from executor.services.blob_garbage import Garbage
 from executor.services.blobs import Blobs
-from executor.services.environment import Environment, Limits
+from executor.services.environment import Environment, StoreLimits
 from executor.services.http_client import HttpClient
 from executor.services.keyvalue import KeyValue
 from executor.services.promises import Promises
@@ -50,7 +50,7 @@ class World(TypedDict, total=False):
     """What belongs to no caller: a worker that stands still."""
     suspend_after_s: float
     """A wait that is known to take longer gives up its instance; 10 s."""
-    store_limits: Limits | None
+    store_limits: StoreLimits | None
     """What guests may keep in key-value buckets and blob containers."""
     before_close: Callable[[], None] | None
     """Called last, before the store and with it its lock is given up."""
@@ -74,7 +74,7 @@ def worker_services(
     sources = world.get("sources") or SystemSources()
     write = partial(submit_if_true, store)
     promises = Promises(engine, write, sources.wall_ns)
-    environment = Environment(engine, write, world.get("store_limits") or Limits())
+    environment = Environment(engine, write, world.get("store_limits") or StoreLimits())
     garbage = Garbage(engine, partial(environment.write_beside, worker="blobs"))
     return WorkerServices(
         store=store,

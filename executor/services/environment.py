@@ -48,7 +48,7 @@ class Refused(Exception):
     """What a guest asked for cannot be; the text is what it hears."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What guests may keep. One that meets a limit hears so in the error of its call."""
 
     environment_bytes_max: int = 10 << 30
@@ -136,7 +136,7 @@ def name_of(key: bytes, held: str) -> str:
 class Environment:
     """The one of a store. `write` is for the trio thread."""
 
-    def __init__(self, engine: Engine, write: WriteBatch, limits: Limits) -> None:
+    def __init__(self, engine: Engine, write: WriteBatch, limits: StoreLimits) -> None:
         self.engine = engine
         self.limits = limits
         self._write = write
@@ -196,5 +196,5 @@ class Environment:
         return Refused(
             f"the environment {ENVIRONMENT!r} is full: it may hold"
             f" {self.limits.environment_bytes_max} bytes, holds {self.used_bytes}, and this would"
-            f" add {added_bytes}"
+            f" add {added_bytes}; an executor may be opened with other store_limits"
         )

@@ -6,6 +6,7 @@ from typing import Literal
 from executor.records import Done
 from executor.wasm.wave import parse_arguments
 from executor.worker.cutting import revert as revert_worker
+from executor.worker.interruption import wait_or_suspended
 from executor.worker.loop import InvocationLoop
 from executor.worker.resolving import answer_type, append_resolution, uncertain_call
 
@@ -34,7 +35,7 @@ async def resolve(
     loop.start()
     current = worker.status.current
     if until_ended and current is not None:
-        await worker.wait(current.key)
+        await wait_or_suspended(loop, current.key)
     return Done(worker=worker.name, done=True, status=worker.status.state)
 
 

@@ -61,8 +61,22 @@ async def resume(loop: InvocationLoop, *, until_ended: bool) -> Done:
         loop.start()
         if until_ended and key is not None:
             with suppress(InvocationInterrupted):
-                await worker.wait(key)
+                await wait_or_suspended(loop, key)
     return answer(worker, done=done)
+
+
+async def wait_or_suspended(loop: InvocationLoop, key: str) -> None:
+    """Returns when the outcome of `key` is committed, or its worker waits without an instance.
+
+    Raises: as `Worker.wait`.
+    """
+    worker = loop.worker
+    state = worker.key_state(key)
+    while loop.has_work() and state is not None and not state.finished_index:
+        await worker.wait_news()
+        state = worker.key_state(key)
+    if worker.status.state != "suspended":
+        await worker.wait(key)
 
 
 async def cancel(worker: Worker, key: str) -> Done:

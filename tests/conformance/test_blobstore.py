@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from executor.services.environment import MIB, Limits
+from executor.services.environment import MIB, StoreLimits
 from executor.wasm.values import Err, Ok
 from oplog.engine import Batch, Row
 from oplog.entry import End, Start
@@ -155,7 +155,7 @@ def own_kib():
 @trio.testing.trio_test
 async def test_a_full_environment_is_an_error_and_leaves_nothing_behind():
     engine = LastingEngine()
-    async with keeper(engine, store_limits=Limits(environment_bytes_max=3 * MIB)) as shem:
+    async with keeper(engine, store_limits=StoreLimits(environment_bytes_max=3 * MIB)) as shem:
         assert await shem.invoke(W, "store", ["a", PIECE, 32]) == Ok()
         failed = await shem.invoke(W, "store", ["b", PIECE, 32])
         assert isinstance(failed, Err)

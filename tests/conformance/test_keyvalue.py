@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from executor.services.environment import Limits, last_write_key
+from executor.services.environment import StoreLimits, last_write_key
 from executor.wasm.values import Err, Ok
 from executor.worker.rows import read_worker_id
 from oplog.engine import Batch, Row
@@ -130,7 +130,7 @@ async def test_a_deleted_worker_leaves_its_values_and_not_what_it_wrote_last():
 @trio.testing.trio_test
 async def test_a_full_environment_is_an_error_that_is_recorded():
     engine = LastingEngine()
-    async with keeper(engine, store_limits=Limits(environment_bytes_max=10)) as shem:
+    async with keeper(engine, store_limits=StoreLimits(environment_bytes_max=10)) as shem:
         assert await shem.invoke(W, "put", ["b", "k", "123456789"]) == Ok()
         failed = await shem.invoke(W, "put", ["b", "l", "x"])
         assert isinstance(failed, Err)

@@ -127,6 +127,19 @@ async def test_an_interrupted_sleeper_does_not_wake_until_it_is_resumed():
 
 
 @trio.testing.trio_test
+async def test_who_resumes_a_sleeper_and_runs_it_is_not_kept_waiting():
+    engine, sources = LastingEngine(), Still()
+    async with asleep(engine, sources=sources) as shem:
+        await shem.submit("sleeper/w", "sleep", [HOUR_NS], key="k")
+        await until_state(engine, "sleeper/w", "suspended")
+        await shem.interrupt("sleeper/w")
+    async with opened(engine, sources=sources) as shem:
+        with trio.fail_after(10):
+            resumed = await shem.resume("sleeper/w", until_ended=True)
+        assert (resumed.done, resumed.status) == (True, "suspended")
+
+
+@trio.testing.trio_test
 async def test_a_deleted_sleeper_leaves_no_wakeup():
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:

@@ -4,7 +4,7 @@ from functools import partial
 
 from executor.services.blob_garbage import Garbage
 from executor.services.blobs import Blobs
-from executor.services.environment import Environment, Limits
+from executor.services.environment import Environment, StoreLimits
 from executor.services.keyvalue import KeyValue
 from executor.services.promises import Promises
 from executor.services.stores import Stores
@@ -36,7 +36,7 @@ def memory_stores(engine=None, limits=None, write=None):
     engine = engine or MemoryEngine()
     sources = FakeSources()
     write = write or written_at_once(engine)
-    environment = Environment(engine, write, limits or Limits())
+    environment = Environment(engine, write, limits or StoreLimits())
     garbage = Garbage(engine, partial(environment.write_beside, worker="blobs"))
     return Stores(
         promises=Promises(engine, write, sources.wall_ns),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.services.environment import VALUE_BYTES_MAX, Limits
+from executor.services.environment import VALUE_BYTES_MAX, StoreLimits
 from executor.wasm.values import Variant
 from tests.support.stores import memory_stores
 
@@ -103,7 +103,7 @@ def test_numbers_are_incremented_and_compared(guest):
 
 
 def test_a_full_environment_says_so_and_changes_nothing(make_guest):
-    guest = make_guest(stores=memory_stores(limits=Limits(environment_bytes_max=10)))
+    guest = make_guest(stores=memory_stores(limits=StoreLimits(environment_bytes_max=10)))
     bucket = bucket_of(guest)
     guest.ok(f"{EVENTUAL}.set", bucket, "k", outgoing(guest, bytes(9)))
     said = traced(guest, guest.err(f"{EVENTUAL}.set", bucket, "l", outgoing(guest, b"")))

@@ -10,7 +10,7 @@ import trio
 from executor.errors import StoreError
 from executor.services.blob_garbage import PIECE_BYTES
 from executor.services.blobs import Blobs
-from executor.services.environment import MIB, Caller, Limits, Refused, name_key
+from executor.services.environment import MIB, Caller, Refused, StoreLimits, name_key
 from executor.services.writing import Written
 from oplog.engine import TABLES
 from oplog.memory_engine import MemoryEngine
@@ -226,7 +226,7 @@ def test_a_repeated_write_does_not_undo_what_others_wrote_since(blobs):
 
 
 def test_a_repeated_write_needs_no_room_again(engine):
-    blobs = memory_stores(engine, Limits(environment_bytes_max=3 * MIB)).blobs
+    blobs = memory_stores(engine, StoreLimits(environment_bytes_max=3 * MIB)).blobs
     run(blobs.create_container, caller(), "c")
     mine = caller(key="once")
     run(blobs.write, mine, "c", "o", Bytes(bytes(2 * MIB)))
@@ -385,7 +385,7 @@ def test_a_quota_is_seen_before_anything_is_written_and_kept_in_the_end(engine):
         writes.append(batch)
         return await at_once(batch, where)
 
-    blobs = memory_stores(engine, Limits(environment_bytes_max=3 * MIB), write).blobs
+    blobs = memory_stores(engine, StoreLimits(environment_bytes_max=3 * MIB), write).blobs
     run(blobs.create_container, caller(), "c")
     del writes[:]
     with pytest.raises(Refused, match="is full"):

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from executor.services.environment import Caller, Limits, Refused, name_key
+from executor.services.environment import Caller, Refused, StoreLimits, name_key
 from executor.services.writing import Written
 from oplog.engine import TABLES, Batch, Row
 from oplog.errors import OplogCorruptError
@@ -197,7 +197,7 @@ def test_what_is_read_is_one_version_whole():
     ],
 )
 def test_what_is_too_long_too_many_or_too_much_is_refused(ask):
-    limits = Limits(keys_max=3, batch_bytes_max=30)
+    limits = StoreLimits(keys_max=3, batch_bytes_max=30)
     engine = MemoryEngine()
     keyvalue = memory_stores(engine, limits).keyvalue
     with pytest.raises(Refused, match="at most"):
@@ -206,7 +206,7 @@ def test_what_is_too_long_too_many_or_too_much_is_refused(ask):
 
 
 def test_too_many_keys_for_one_answer_are_refused():
-    keyvalue = memory_stores(limits=Limits(keys_max=3)).keyvalue
+    keyvalue = memory_stores(limits=StoreLimits(keys_max=3)).keyvalue
     for number in range(4):
         run(keyvalue.set_many, caller(), "b", {str(number): b""})
     with pytest.raises(Refused, match="more than 3 keys"):
