@@ -43,6 +43,8 @@ class Follower:
         """How many entries there were when it was said."""
         self.sees_lost = True
         """Whether what was ordered and lost is seen too; else only effects tell of it."""
+        self.asked: list[str] = []
+        """What owners asked for, and after which entry."""
         self.restarted = False
         """Whether the instance was lost at some place that nothing tells of."""
         self.owed = 0
@@ -267,4 +269,9 @@ class Follower:
     def differ(self, seen: str, said: str) -> NoReturn:
         log = self.reference.log
         lines = [f"{i:5} {e.kind} {e.fields}" for i, e in enumerate(log, 1)]
-        raise Difference("\n".join([*lines, f"seen {seen}", f"said {said}"]))
+        asked = "asked: " + ", ".join(self.asked)
+        raise Difference("\n".join([*lines, asked, f"seen {seen}", f"said {said}"]))
+
+    def note(self, what: str) -> None:
+        """Keeps what an owner asks for now, for the message of a difference."""
+        self.asked.append(f"{what} after {len(self.reference.log)}")

@@ -52,6 +52,12 @@ class Life:
         assert self.follower is not None
         return self.follower.reference
 
+    def begin_action(self, what: str) -> None:
+        """An owner asks for something."""
+        self.actions += 1
+        if self.follower is not None:
+            self.follower.note(what)
+
     def differ(self, seen: str, said: str) -> NoReturn:
         assert self.follower is not None
         self.follower.differ(seen, said)
@@ -101,7 +107,6 @@ class Life:
 
         With `leaves` a call that waits for its outside is left first, and its instance with it.
         """
-        self.actions += 1
         abandons = leaves and self.outside.held is not None
         self.doing = act
         refused = ""
@@ -173,6 +178,7 @@ class Life:
     # ---- what owners ask for -----------------------------------------------------------------
 
     async def submit(self, shem: Executor, key: str, program: list[Op]) -> None:
+        self.begin_action("submit")
         if self.follower is None:
             self.first = key, program
 
@@ -185,22 +191,26 @@ class Life:
             assert accepted.key == key
 
     async def cancel(self, shem: Executor, key: str) -> None:
+        self.begin_action("cancel")
         await self.ask(partial(shem.cancel, self.name, key), lambda: self.reference.cancel(key))
 
     async def resume(self, shem: Executor) -> None:
+        self.begin_action("resume")
         await self.ask(partial(shem.resume, self.name), self.reference.resume)
 
     async def interrupt(self, shem: Executor) -> None:
         """While a write waits for its outside it is let go, and its end recorded."""
+        self.begin_action("interrupt")
+
+        held = self.outside.held
+        writes = held is not None and held.effect.function == "write-remote"
 
         async def ask() -> object:
-            held = self.outside.held
-            if held is None or held.effect.function != "write-remote":
-                return await shem.interrupt(self.name)
-            trio.lowlevel.spawn_system_task(self.let_go)
+            if writes:
+                trio.lowlevel.spawn_system_task(self.let_go)
             return await shem.interrupt(self.name)
 
-        await self.ask(ask, self.reference.interrupt)
+        await self.ask(ask, self.reference.interrupt, leaves=not writes)
 
     async def let_go(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -209,6 +219,8 @@ class Life:
     async def revert(
         self, shem: Executor, *, to: int | None = None, last: int | None = None
     ) -> None:
+        self.begin_action("revert")
+
         def act() -> Steps[bool]:
             if to is not None:
                 return self.reference.revert_to(to)
@@ -219,6 +231,7 @@ class Life:
 
     async def resolve(self, shem: Executor, choice: Any) -> None:
         """With `value` the answer is 7, or a key of its halves."""
+        self.begin_action("resolve")
         log = self.reference.log
         start = question(log)
         asked = log[start - 1].text("function")
@@ -231,7 +244,7 @@ class Life:
 
     async def crash(self, shem: Executor) -> None:
         """The instance is dropped wherever it is; the report tells of a divergence, or of none."""
-        self.actions += 1
+        self.begin_action("crash")
         report = await self.reported(shem.crash)
         kept = self.subject.committed(self.name)
         follower = self.follower
@@ -243,7 +256,7 @@ class Life:
         """As `crash`, wherever the worker is by then; and once more where it rests, so that it is
         known again which instance there is.
         """
-        self.actions += 1
+        self.begin_action("crash while running")
         follower = self.follower
         assert follower is not None
         follower.restarted = True
@@ -252,7 +265,7 @@ class Life:
         await self.crash(shem)
 
     async def replay(self, shem: Executor) -> None:
-        self.actions += 1
+        self.begin_action("replay")
         before = self.subject.committed(self.name)
         report = await self.reported(shem.replay)
         self.check_report(report, {before, self.subject.committed(self.name)})
@@ -272,7 +285,7 @@ class Life:
 
     async def delete(self, shem: Executor) -> None:
         """The worker is gone; the next one of its name is another one with another outside."""
-        self.actions += 1
+        self.begin_action("delete")
         try:
             await shem.delete(self.name)
         except (StoreError, OplogError):
