@@ -16,6 +16,7 @@ from benches import (
     bench_cold_worker,
     bench_deduplicated,
     bench_durable_call,
+    bench_http,
     bench_idle,
     bench_invocations,
     bench_memory,
@@ -42,6 +43,7 @@ BENCHES: Final[dict[str, Callable[[], Sequence[Figure]]]] = {
     "waiting_5000": bench_waiting.waiting,
     "sleepers_10000": bench_sleepers.sleepers,
     "wake_latency": bench_sleepers.latency,
+    "http_concurrent": bench_http.concurrent,
     "rss_per_worker": bench_memory.loaded,
     "bytes_throughput": bench_bytes.throughput,
 }

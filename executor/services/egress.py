@@ -40,6 +40,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 PORT_MAX: Final = 65_535
+REMEMBERED_MAX: Final = 1_024
 NAME_CHARACTERS_MAX: Final = 253
 LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 BRACKETED: Final = re.compile(r"\[([^\[\]]*)\](?::(.*))?")
@@ -135,6 +136,8 @@ class EgressPolicy:
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self._rules = tuple(rules)
+        self._refusals: dict[tuple[str, int, str], str | None] = {}
+        """Of addresses that were asked for before: every request of a worker asks."""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self:
@@ -153,10 +156,17 @@ class EgressPolicy:
 
     def check_address(self, host: str, port: int, address: str) -> str | None:
         """Why an address that `host` was resolved to may not be reached; None if it may."""
+        asked = host, port, address
+        if asked in self._refusals:
+            return self._refusals[asked]
         found = literal_address(address)
         if found is None:
             raise InternalError(f"{host} was resolved to {address!r}, which is no address")
-        return self.check(host, port) or self._check_address(host, port, found)
+        why = self.check(host, port) or self._check_address(host, port, found)
+        if len(self._refusals) >= REMEMBERED_MAX:
+            self._refusals.clear()
+        self._refusals[asked] = why
+        return why
 
     def check_name(self, name: str) -> str | None:
         """Why a name may not be looked up; None if some port of it may be reached."""

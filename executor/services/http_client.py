@@ -91,9 +91,6 @@ class HttpClient:
 
         Raises: HttpFailure; StaleConnection if a connection that was kept turns out to be closed.
         """
-        refusal = egress.check(request.host, request.port)
-        if refusal is not None:
-            raise denied(refusal)
         origin = request.origin
         exchange = None if fresh else self._over_kept(request, egress)
         if exchange is None and request.secure and origin not in self._apart:
@@ -183,6 +180,9 @@ class HttpClient:
     # -- new ones ------------------------------------------------------------------------------
 
     async def _over_new(self, request: HttpRequest, egress: EgressPolicy) -> Exchange:
+        refusal = egress.check(request.host, request.port)
+        if refusal is not None:
+            raise denied(refusal)
         await self._wait_for_room(request)
         self._connecting += 1
         try:

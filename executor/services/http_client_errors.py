@@ -4,8 +4,6 @@ import errno
 import re
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import h2.exceptions
@@ -125,15 +123,24 @@ def protocol_failure(where: str, error: Exception) -> HttpFailure:
     return failure("HTTP-protocol-error", f"{where}: {text}", lasting=True)
 
 
-@contextmanager
-def translated(where: str) -> Iterator[None]:
+class translated:  # noqa: N801  # used as a function is
     """Whatever of the network or the protocol is raised inside is raised as an HttpFailure."""
-    try:
-        yield
-    except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        raise network_failure(where, error) from error
-    except (h11.RemoteProtocolError, h2.exceptions.ProtocolError) as error:
-        raise protocol_failure(where, error) from error
-    except h11.LocalProtocolError as error:
-        text = f"{where}: the request cannot be sent: {error}"
-        raise failure("HTTP-protocol-error", text, lasting=True) from error
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        """Nothing is held."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, OSError | trio.BrokenResourceError | trio.ClosedResourceError):
+            raise network_failure(self._where, error) from error
+        if isinstance(error, h11.RemoteProtocolError | h2.exceptions.ProtocolError):
+            raise protocol_failure(self._where, error) from error
+        if isinstance(error, h11.LocalProtocolError):
+            text = f"{self._where}: the request cannot be sent: {error}"
+            raise failure("HTTP-protocol-error", text, lasting=True) from error

@@ -1,5 +1,6 @@
 """HTTP/1.1 over one connection, with h11: one exchange at a time, one after another."""
 
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import h11
@@ -60,7 +61,7 @@ class ExchangeOne(Exchange):
         self._closed = False
         self._heard = False
         """Anything came from the peer."""
-        self._ahead: h11.Event | HttpFailure | None = None
+        self._ahead: deque[h11.Event | HttpFailure] = deque()
         """What follows the piece that was received last, where it came with it."""
 
     async def begin(self, request: HttpRequest) -> None:
@@ -99,14 +100,30 @@ class ExchangeOne(Exchange):
         while True:
             event = await self._receive()
             if isinstance(event, h11.EndOfMessage):
-                self._ahead = event
+                self._ahead.append(event)
                 return ended(event)
             if isinstance(event, h11.Data) and event.data:
-                self._look_ahead()
+                if not self._ahead:
+                    self._look_ahead()
                 return bytes(event.data)
 
     def at_end(self) -> Ended | None:
-        return ended(self._ahead) if isinstance(self._ahead, h11.EndOfMessage) else None
+        following = self._ahead[0] if self._ahead else None
+        return ended(following) if isinstance(following, h11.EndOfMessage) else None
+
+    def whole(self) -> tuple[bytes, Ended] | None:
+        while self._ahead and isinstance(self._ahead[-1], h11.Data):
+            before = len(self._ahead)
+            self._look_ahead()
+            if len(self._ahead) == before:
+                return None
+        last = self._ahead[-1] if self._ahead else None
+        if not isinstance(last, h11.EndOfMessage):
+            return None
+        content = [bytes(event.data) for event in self._ahead if isinstance(event, h11.Data)]
+        end = ended(last)
+        self._ahead = deque([last])
+        return b"".join(content), end
 
     def close(self) -> None:
         if not self._closed:
@@ -119,9 +136,10 @@ class ExchangeOne(Exchange):
             with translated(connection.where):
                 event = connection.state.next_event()
         except HttpFailure as failed:
-            self._ahead = failed
+            self._ahead.append(failed)
         else:
-            self._ahead = event if isinstance(event, h11.Data | h11.EndOfMessage) else None
+            if isinstance(event, h11.Data | h11.EndOfMessage):
+                self._ahead.append(event)
 
     async def _send(self, event: h11.Event) -> None:
         connection = self._connection
@@ -131,10 +149,10 @@ class ExchangeOne(Exchange):
                 await connection.stream.send_all(content)
 
     async def _receive(self) -> h11.Event:
-        ahead, self._ahead = self._ahead, None
-        if isinstance(ahead, HttpFailure):
-            raise ahead
-        if ahead is not None:
+        if self._ahead:
+            ahead = self._ahead.popleft()
+            if isinstance(ahead, HttpFailure):
+                raise ahead
             return ahead
         connection = self._connection
         while True:

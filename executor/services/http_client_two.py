@@ -257,6 +257,13 @@ class ExchangeTwo(Exchange):
     def at_end(self) -> Ended | None:
         return None if self._received else self._end
 
+    def whole(self) -> tuple[bytes, Ended] | None:
+        if self._end is None:
+            return None
+        content = b"".join(self._received)
+        self._received.clear()
+        return content, self._end
+
     def close(self) -> None:
         if self._closed:
             return

@@ -127,6 +127,10 @@ class Exchange(ABC):
         """The end, where it came with the piece that was received last."""
 
     @abstractmethod
+    def whole(self) -> tuple[bytes, Ended] | None:
+        """The whole body, where all of it came with the head; else nothing is taken."""
+
+    @abstractmethod
     def close(self) -> None:
         """Gives the connection back if the exchange is whole, else ends it. At once; idempotent."""
 

@@ -133,6 +133,12 @@ class Transmission:
 
     async def _first_piece(self) -> Piece:
         """What comes of the body within a moment."""
+        assert self._exchange is not None
+        whole = self._exchange.whole()
+        if whole is not None:
+            self._piece = Piece(whole[0], ended=True, trailers=whole[1].trailers)
+            self._received = True
+            self._settle()
         content = bytearray()
         with trio.move_on_after(WITH_HEAD_S):
             while len(content) < WITH_HEAD_BYTES:
