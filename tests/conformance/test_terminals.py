@@ -31,7 +31,7 @@ def test_a_command_asks_the_process_that_runs_the_store_and_answers_the_same(ter
         ("invoke", "adder/w", "adt"): 3,
         ("invoke", "adder/w", "add", '"x"'): 2,
         ("invoke", "nobody/w", "add", "2"): 3,
-        ("delete", "adder/nobody"): 3,
+        ("delete", "nothing/nobody"): 3,
     }
     said = {arguments: terminals.shem(*arguments) for arguments in refusals}
     assert [ended.code for ended in said.values()] == list(refusals.values())
@@ -266,7 +266,8 @@ def test_followers_and_deletions_from_other_terminals(terminals):
     ended = asked.ended()
     assert (ended.code, ended.json["error"]["kind"]) == (1, "deleted")
     assert '"kind": "pending-invocation"' in follower.process.stdout.read()
-    assert follower.ended().code == 0
+    followed = follower.ended()
+    assert (followed.code, json.loads(followed.stderr)["kind"]) == (1, "deleted")
 
 
 def test_a_store_with_a_long_path_is_reached(tmp_path):
