@@ -15,6 +15,7 @@ from executor.durable.reasons import Exited
 from executor.host.clock import WorkerClock
 from executor.host.connections import Connections, Outside
 from executor.host.handles import HandleTable
+from executor.host.held import Held
 from executor.host.network import GuestNetwork
 from executor.services.egress import EgressPolicy
 from executor.services.files import FileTree
@@ -159,6 +160,7 @@ class HostState:
         "environment",
         "files",
         "handles",
+        "held",
         "identity",
         "network",
         "outside",
@@ -187,6 +189,7 @@ class HostState:
         """Names and values in the order that the guest sees."""
         self.arguments = list(arguments)
         self.handles = HandleTable()
+        self.held = Held()
         self.clock = WorkerClock()
         self.identity = identity
         self.config: Mapping[str, str] = {}

@@ -1,19 +1,19 @@
 """The values of `wasi:blobstore`, of any size: on their way into a store, and out of it.
 
-What the guest writes into an outgoing value is not recorded: replay writes it again, and it lies in
-a file of the machine where it is long, which nobody else can name and which ends with the instance.
+What the guest writes into an outgoing value is not recorded: replay writes it again. It lies in a
+file of the machine, which nobody else can name and which ends with the instance.
 Of an incoming value each read is a remote read that is recorded with what it gave, since the object
 may be another one when it is replayed.
 """
 
-import weakref
+from bisect import bisect_right
 from hashlib import blake2b
-from tempfile import SpooledTemporaryFile
 from typing import Any, Final
 
 import trio
 
 from executor.durable.definition import Local
+from executor.host.held import EXTENT_BYTES, Held, HeldValue
 from executor.host.interface import host_interface
 from executor.host.state import HostState
 from executor.host.streams import (
@@ -25,7 +25,7 @@ from executor.host.streams import (
     StreamClosed,
     StreamFailed,
 )
-from executor.host.wasi.store_rows import read_row
+from executor.host.wasi.store_rows import drop_value, read_row
 from executor.services.blob_garbage import Pin
 from executor.services.blobs import OBJECT_BYTES_MAX
 from executor.services.environment import MIB, Refused
@@ -36,46 +36,66 @@ AT_ONCE_BYTES_MAX: Final = MIB
 GONE: Final = "the object was written again, or deleted, and the bytes that were opened are gone"
 
 
-class Outgoing:
+class Outgoing(HeldValue):
     """An `outgoing-value`, and the source of what is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: Held) -> None:
+        """Raises: LimitError."""
+        super().__init__(held, 0)
+        held.use_file()
         self.size = 0
         self._hash = blake2b(digest_size=16)
-        self._file = SpooledTemporaryFile(max_size=MIB)  # noqa: SIM115  # ends with the instance
-        weakref.finalize(self, self._file.close)
+        self._extents: list[tuple[int, int]] = []
+        """Where in the file it is: starts, and how many bytes of it are before each."""
 
     @property
     def digest(self) -> bytes:
         return self._hash.digest()
 
     def append(self, contents: bytes) -> None:
-        self._file.seek(self.size)
-        self._file.write(contents)
+        """Raises: LimitError, StoreError."""
+        start = self._held.append(contents)
+        last = self._extents[-1] if self._extents else (-1, 0)
+        if start != last[0] + self.size - last[1]:  # another value was written in between
+            self.take_more(EXTENT_BYTES)
+            self._extents.append((start, self.size))
         self._hash.update(contents)
         self.size += len(contents)
+
+    def end(self) -> None:
+        self._held.leave_file()
 
     async def read(self, start: int, count: int) -> bytes:
         return await trio.to_thread.run_sync(self._read, start, count)
 
     def _read(self, start: int, count: int) -> bytes:
-        self._file.seek(start)
-        return self._file.read(count)
+        pieces = []
+        number = bisect_right(self._extents, start, key=lambda extent: extent[1]) - 1
+        while count > 0:
+            at, before = self._extents[number]
+            following = self._extents[number + 1 : number + 2]
+            end = following[0][1] if following else self.size
+            pieces.append(self._held.read(at + start - before, min(count, end - start)))
+            start += len(pieces[-1])
+            count -= len(pieces[-1])
+            number += 1
+        return b"".join(pieces)
 
 
 class OutgoingBody(OutputStream):
     """Writes an outgoing value."""
 
     def __init__(self, value: Outgoing) -> None:
-        self._value = value
+        self._value = value.use()
 
     def write(self, _state: HostState, contents: bytes) -> None:
         if self._value.size + len(contents) > OBJECT_BYTES_MAX:
             raise StreamFailed(IoError(f"an object has at most {OBJECT_BYTES_MAX} bytes"))
-        self._value.append(contents)
+        if contents:
+            self._value.append(contents)
 
     def drop(self, _state: HostState) -> None:
-        """The value stays with its resource."""
+        self._value.leave()
 
 
 class Incoming:
@@ -133,7 +153,7 @@ class IncomingBody(RemoteInput):
 
 
 def new_outgoing(state: HostState) -> int:
-    return state.handles.add(Outgoing())
+    return state.handles.add(Outgoing(state.held))
 
 
 def write_body(state: HostState, number: int) -> Ok:
@@ -211,4 +231,5 @@ TYPES: Final = host_interface(
         Local("[method]incoming-value.incoming-value-consume-async", consume),
         Local("[method]incoming-value.size", size),
     ],
+    drops={"outgoing-value": drop_value},
 )

@@ -8,23 +8,40 @@ what was put under its name, whichever worker did.
 from typing import Any, Final
 
 from executor.durable.definition import HostFunctionRow, Local
+from executor.host.held import Held, HeldValue
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
 from executor.host.wasi.keyvalue_values import Body, BodyInput, BodyOutput
-from executor.host.wasi.store_rows import caller, read_row, write_row
+from executor.host.wasi.store_rows import caller, drop_value, read_row, write_row
 from executor.services.environment import VALUE_BYTES_MAX, Refused
 from executor.wasm.values import Err, Ok
 
 U64_MAX: Final = 2**64 - 1
+CURSOR_BYTES: Final = 100
 
 
-class Bucket:
+class Bucket(HeldValue):
     """A `bucket` resource."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, held: Held, name: str) -> None:
+        """Raises: LimitError."""
+        super().__init__(held, len(name))
         self.name = name
-        self.cursors: list[str] = []
+        self._cursors: list[str] = []
         """The last key of each page that was listed, for cursors that are numbers."""
+
+    def new_cursor(self, key: str) -> int:
+        """The number of the cursor behind that key. Raises: LimitError."""
+        if not self._cursors or self._cursors[-1] != key:
+            self.take_more(CURSOR_BYTES + len(key))
+            self._cursors.append(key)
+        return len(self._cursors)
+
+    def behind(self, cursor: int) -> str:
+        """Raises: Refused."""
+        if not 1 <= cursor <= len(self._cursors):
+            raise Refused(f"{cursor} is no cursor that this bucket has given")
+        return self._cursors[cursor - 1]
 
 
 class Trace:
@@ -48,7 +65,7 @@ def observed(state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
 
 
 def incoming(state: HostState, value: bytes | None) -> int | None:
-    return None if value is None else state.handles.add(Body(value))
+    return None if value is None else state.handles.add(Body(state.held, value))
 
 
 def observe_value(state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
@@ -135,7 +152,7 @@ async def compare_and_swap(state: HostState, bucket: int, key: str, old: int, ne
 
 
 def open_bucket(state: HostState, name: str) -> Ok:
-    return Ok(state.handles.add(Bucket(name)))
+    return Ok(state.handles.add(Bucket(state.held, name)))
 
 
 def trace(state: HostState, error: int) -> str:
@@ -143,7 +160,7 @@ def trace(state: HostState, error: int) -> str:
 
 
 def new_outgoing(state: HostState) -> int:
-    return state.handles.add(Body())
+    return state.handles.add(Body(state.held))
 
 
 def write_body(state: HostState, value: int) -> Ok:
@@ -155,7 +172,7 @@ def write_body_at_once(state: HostState, value: int, content: bytes) -> Ok | Err
     body = state.handles.get(value, Body)
     if len(body.content) + len(content) > VALUE_BYTES_MAX:
         return Err(state.handles.add(Trace(f"a value has at most {VALUE_BYTES_MAX} bytes")))
-    body.content += content
+    body.append(content)
     return Ok()
 
 
@@ -216,6 +233,7 @@ TYPES: Final = host_interface(
         Local("[method]incoming-value.incoming-value-consume-async", consume),
         Local("[method]incoming-value.incoming-value-size", size),
     ],
+    drops=dict.fromkeys(("bucket", "outgoing-value", "incoming-value"), drop_value),
 )
 
 

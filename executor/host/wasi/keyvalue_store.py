@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from executor.durable.definition import Awaited, HostFunctionRow, Local
 from executor.durable.function_type import WRITE_REMOTE
-from executor.host.interface import InterfaceTable, host_interface
+from executor.host.held import Held, HeldValue
+from executor.host.interface import Drop, InterfaceTable, host_interface
 from executor.host.state import HostState
 from executor.host.wasi.keyvalue import (
     Bucket,
@@ -28,7 +29,7 @@ from executor.host.wasi.keyvalue import (
     open_bucket,
     put,
 )
-from executor.host.wasi.store_rows import caller, read_row, write_row
+from executor.host.wasi.store_rows import caller, drop_value, read_row, write_row
 from executor.services.environment import Refused
 from executor.services.keyvalue import Seen
 from executor.wasm.values import Err, Ok, Variant
@@ -36,10 +37,12 @@ from executor.wasm.values import Err, Ok, Variant
 S64: Final = (-(2**63), 2**63 - 1)
 
 
-class Comparison:
+class Comparison(HeldValue):
     """A `cas` resource: a key as it was seen."""
 
-    def __init__(self, bucket: str, key: str, seen: Seen) -> None:
+    def __init__(self, held: Held, bucket: str, key: str, seen: Seen) -> None:
+        """Raises: LimitError."""
+        super().__init__(held, len(bucket) + len(key) + len(seen.value or b""))
         self.bucket = bucket
         self.key = key
         self.seen = seen
@@ -69,12 +72,8 @@ def list_behind(state: HostState, number: int, cursor: str | None) -> dict[str, 
 
 def list_at(state: HostState, number: int, cursor: int | None) -> dict[str, object]:
     """The same, behind the page that was given this number."""
-    cursors = state.handles.get(number, Bucket).cursors
-    if cursor is None:
-        return list_behind(state, number, None)
-    if not 1 <= cursor <= len(cursors):
-        raise Refused(f"{cursor} is no cursor that this bucket has given")
-    return list_behind(state, number, cursors[cursor - 1])
+    bucket = state.handles.get(number, Bucket)
+    return list_behind(state, number, None if cursor is None else bucket.behind(cursor))
 
 
 def observe_listed(_state: HostState, answer: Ok | Err, *_: object) -> Ok | Err:
@@ -90,9 +89,7 @@ def observe_numbered(state: HostState, answer: Ok | Err, number: int, *_: object
     page: Any = answer.value
     cursor = None
     if page["more"]:
-        cursors = state.handles.get(number, Bucket).cursors
-        cursors.append(page["keys"][-1])
-        cursor = len(cursors)
+        cursor = state.handles.get(number, Bucket).new_cursor(page["keys"][-1])
     return Ok({"keys": page["keys"], "cursor": cursor})
 
 
@@ -124,6 +121,7 @@ def store(version: str, cursor: str, listed: Listed) -> InterfaceTable:
             write_row("[method]bucket.delete", delete_one, "_", observed),
             read_row("[method]bucket.list-keys", *listed),
         ],
+        drops={"bucket": drop_value},
     )
 
 
@@ -147,13 +145,14 @@ async def set_all(state: HostState, bucket: int, pairs: list[tuple[str, bytes]])
 
 
 def over_buckets(
-    of: InterfaceTable, name: str, text: str, rows: list[HostFunctionRow]
+    of: InterfaceTable, name: str, text: str, rows: list[HostFunctionRow], **drops: Drop
 ) -> InterfaceTable:
     """An interface of functions over the types of a `store`."""
     return host_interface(
         f"interface wasi:keyvalue/{name} {{ use store.{{bucket, error}}; {text} }}",
         of.versions,
         rows,
+        drops=drops,
         uses=of.wit.types,
     )
 
@@ -186,7 +185,8 @@ def see(state: HostState, bucket: int, key: str) -> dict[str, object]:
 
 
 def compared(state: HostState, bucket: str, key: str, seen: Any) -> int:
-    return state.handles.add(Comparison(bucket, key, Seen(seen["value"], seen["version"])))
+    found = Seen(seen["value"], seen["version"])
+    return state.handles.add(Comparison(state.held, bucket, key, found))
 
 
 def observe_new(state: HostState, answer: Ok | Err, number: int, key: str) -> Ok | Err:
@@ -214,7 +214,7 @@ async def swap(state: Any, number: int, value: bytes) -> Ok | Err:
 
 def observe_swap(state: HostState, answer: Ok | Err, number: int, _value: bytes) -> Ok | Err:
     cas = state.handles.get(number, Comparison)
-    state.handles.drop(number)
+    drop_value(state, number)
     if isinstance(answer, Ok):
         return answer
     failed: Any = answer.value
@@ -255,6 +255,7 @@ ATOMICS_2: Final = over_buckets(
             answer=f"result<_, variant {{ refused(string), changed({SEEN}) }}>",
         ),
     ],
+    cas=drop_value,
 )
 
 TABLES: Final = (STORE, STORE_2, batch(STORE), batch(STORE_2), ATOMICS, ATOMICS_2)

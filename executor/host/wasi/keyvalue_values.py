@@ -4,6 +4,7 @@ piece by piece before it gives it away, and reads one as it likes.
 What the guest does with a value that it holds is not recorded: replay does it again.
 """
 
+from executor.host.held import Held, HeldValue
 from executor.host.state import HostState
 from executor.host.streams import (
     InputStream,
@@ -14,13 +15,20 @@ from executor.host.streams import (
 )
 
 
-class Body:
+class Body(HeldValue):
     """The bytes of one value, shared by its resource and the streams of it."""
 
-    def __init__(self, content: bytes = b"") -> None:
+    def __init__(self, held: Held, content: bytes = b"") -> None:
+        """Raises: LimitError."""
+        super().__init__(held, len(content))
         self.content = bytearray(content)
         self.taken = 0
         """How many of them have been read."""
+
+    def append(self, contents: bytes) -> None:
+        """Raises: LimitError."""
+        self.take_more(len(contents))
+        self.content += contents
 
     @property
     def size(self) -> int:
@@ -37,7 +45,7 @@ class BodyInput(InputStream):
     """Reads a value; ends with it."""
 
     def __init__(self, body: Body) -> None:
-        self._body = body
+        self._body = body.use()
 
     def read(self, _state: HostState, count: int) -> bytes:
         if not self._body.size:
@@ -50,21 +58,21 @@ class BodyInput(InputStream):
         return len(self._body.take(count))
 
     def drop(self, _state: HostState) -> None:
-        """The value stays with its resource."""
+        self._body.leave()
 
 
 class BodyOutput(OutputStream):
     """Writes a value, as far as one may go."""
 
     def __init__(self, body: Body, bytes_max: int) -> None:
-        self._body = body
+        self._body = body.use()
         self._bytes_max = bytes_max
 
     def write(self, _state: HostState, contents: bytes) -> None:
         if len(self._body.content) + len(contents) > self._bytes_max:
             message = f"a value has at most {self._bytes_max} bytes"
             raise StreamFailed(IoError(message))
-        self._body.content += contents
+        self._body.append(contents)
 
     def drop(self, _state: HostState) -> None:
-        """The value stays with its resource."""
+        self._body.leave()

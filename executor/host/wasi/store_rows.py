@@ -5,6 +5,8 @@ from typing import Any
 
 from executor.durable.definition import Awaited, Recorded
 from executor.durable.function_type import READ_REMOTE, WRITE_REMOTE
+from executor.host.held import HeldValue
+from executor.host.state import HostState
 from executor.services.environment import Caller, Refused
 from executor.wasm.values import Err, Ok
 
@@ -15,6 +17,12 @@ def caller(state: Any) -> Caller:
     """Whose write the call that is being performed is."""
     session = state.session
     return Caller(worker_id=state.identity.id, worker=session.worker, key=session.call_key)
+
+
+def drop_value(state: HostState, number: int) -> None:
+    """The guest dropped the resource of a value."""
+    state.handles.get(number, HeldValue).leave()
+    state.handles.drop(number)
 
 
 def read_row(
