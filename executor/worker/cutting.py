@@ -6,7 +6,7 @@ page at a time. The instance has been left, and what it appended is committed.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import trio
@@ -92,13 +92,21 @@ async def jump(worker: Worker, target: int, *, subtree: int | None = None) -> No
     promises away that were made there. Durable on return. Raises: StoreError.
     """
     services = worker.services
-    gone = deletions(services.store.engine, worker.id, target + 1)
+    gone = await promises_behind(worker, target)
     with worker.writer.lock:
         region = Region(first=target + 1, last=worker.writer.last_index + 1)
         worker.append(Jump(at=services.sources.wall_ns(), region=region, subtree=subtree))
         worker.writer.attach(gone)
     await worker.commit()
     services.stores.promises.announce(gone)
+
+
+async def promises_behind(worker: Worker, cut: int) -> list[Row]:
+    """The rows that take away the promises that were made behind a cut. Nothing runs the worker, so
+    it makes no more of them.
+    """
+    engine = worker.services.store.engine
+    return await trio.to_thread.run_sync(deletions, engine, worker.id, cut + 1)
 
 
 async def jump_back(worker: Worker, target: int) -> str | None:
@@ -169,9 +177,10 @@ async def cut_after(worker: Worker, cut: int, tail: int) -> bool:
         survey.refuse(worker.name, tail)
         if cut == tail:
             return False
-        gone = append_revert(worker, survey)
+        gone = await promises_behind(worker, cut)
+        reverted = append_revert(worker, survey, gone)
         await worker.commit()
-        if gone is not None:
+        if reverted:
             worker.services.stores.promises.announce(gone)
             return True
 
@@ -182,24 +191,22 @@ def refuse_deleted(worker: Worker) -> None:
         raise WorkerDeleted("the worker was deleted meanwhile", where=worker.name)
 
 
-def append_revert(worker: Worker, survey: "Survey") -> list[Row] | None:
-    """Orders the revert if the survey has come to the last entry: the rows that take away the
-    promises which were made behind the cut. None if it has not. Raises: WorkerDeleted.
+def append_revert(worker: Worker, survey: "Survey", gone: Sequence[Row]) -> bool:
+    """Orders the revert if the survey has come to the last entry, with the rows that take away
+    promises. Raises: WorkerDeleted.
     """
     writer = worker.writer
-    engine = worker.services.store.engine
     with writer.lock:
         refuse_deleted(worker)
         index = writer.last_index + 1
         if survey.last != writer.last_index:
-            return None
-        gone = deletions(engine, worker.id, survey.cut + 1)
+            return False
         entry = Revert(
             at=worker.services.sources.wall_ns(), region=Region(first=survey.cut + 1, last=index)
         )
         worker.append_revert(entry, survey.finished(index, entry))
         writer.attach(gone)
-    return gone
+    return True
 
 
 async def cut_before(worker: Worker, tail: int, count: int | None) -> int:
