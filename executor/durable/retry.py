@@ -152,3 +152,10 @@ def policy_of(entry: Retry | SetRetryPolicy) -> RetryPolicy:
         multiplier=entry.multiplier,
         max_jitter_factor=entry.max_jitter_factor,
     )
+
+
+def storable(text: str) -> str:
+    """The text of an error of foreign code as it can be recorded: a lone surrogate, as a file name
+    that is not UTF-8 has it, is written out.
+    """
+    return text.encode(errors="backslashreplace").decode()

@@ -38,6 +38,7 @@ from executor.durable.retry import (
     TransientAnswer,
     TransientError,
     retry_delay_s,
+    storable,
 )
 from executor.durable.retry_rules import RetryRules
 from executor.sources import Sources
@@ -130,7 +131,7 @@ class Retrying:
                     at=now,
                     retry_from=start_index,
                     kind="guest-error",
-                    details=str(failure),
+                    details=storable(str(failure)),
                     retry_at=now + int(delay_s * NS_PER_S),
                     policy=self.chosen(failure).rule,
                 )

@@ -21,6 +21,8 @@ WAIT_MAX_NS: Final = 3_600_000_000_000
 UNTIMED_WAIT_NS: Final = 1_000_000_000
 """A wait that time does not end keeps its instance for this long: most are over by then."""
 NS_PER_S: Final = 1_000_000_000
+WAKE_MAX_NS: Final = (1 << 63) - 1
+"""The last wall time that is recorded, in the year 2262: who waits longer looks again then."""
 
 
 def ready_indices(state: HostState, pollables: Sequence[Pollable]) -> list[int]:
@@ -69,7 +71,7 @@ def suspension(
     promises = tuple(sorted({pollable.promise for pollable in pollables if pollable.promise}))
     wake_at = None
     if deadline_ns != math.inf:
-        wake_at = state.sources.wall_ns() + math.ceil(deadline_ns - now_ns)
+        wake_at = min(WAKE_MAX_NS, state.sources.wall_ns() + math.ceil(deadline_ns - now_ns))
     return Leave(Suspended(wake_at, promises)), math.inf
 
 

@@ -14,6 +14,7 @@ length and a mark, and is durable before it has its name.
 """
 
 import difflib
+import errno
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from uuid import uuid4
 
 import msgspec
 
-from executor.errors import ComponentNotFound, UsageError
+from executor.errors import ComponentNotFound, StoreError, UsageError
 from oplog.engine import Batch, Engine, Row
 from oplog.entry import Retry, RetryRule
 from oplog.errors import OplogCorruptError
@@ -246,6 +247,19 @@ def write_artifact(path: Path, artifact: bytes) -> None:
     """Replaces the file in one step, so that a reader never sees half of it, whatever crashes.
     Durable on return.
     """
+    try:
+        replace_file(path, artifact)
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise StoreError(
+            f"the compiled component cannot be kept: {error.strerror}",
+            kind="disk-full" if full else "store-error",
+            where=str(path.parent),
+            hint="make space" if full else "see that the store can be written to",
+        ) from error
+
+
+def replace_file(path: Path, artifact: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".artifact-")
     try:

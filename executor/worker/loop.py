@@ -29,7 +29,7 @@ import trio
 
 from executor.durable.inbox import Inbox
 from executor.durable.reasons import CommitFailed, Exited, Jumped, Suspended, Unsure
-from executor.durable.retry import TransientError
+from executor.durable.retry import TransientError, storable
 from executor.errors import (
     BadHandle,
     Divergence,
@@ -392,7 +392,7 @@ class InvocationLoop:
             at=now,
             retry_from=retry_from,
             kind=kind,
-            details=text,
+            details=storable(text),
             retry_at=retry_at,
             policy=session.retrying.chosen(error).rule,
         )
@@ -490,5 +490,5 @@ class InvocationLoop:
 
 
 def failure(kind: str, message: str, backtrace: str = "") -> entries.Outcome:
-    cause = entries.Failure(kind=kind, message=message, backtrace=backtrace)
+    cause = entries.Failure(kind=kind, message=storable(message), backtrace=storable(backtrace))
     return entries.Outcome(failure=cause)

@@ -239,3 +239,16 @@ def test_a_large_invocation_that_waits_runs_after_a_restart():
             assert (await shem.wait("relay/w", "large")).value == Ok(text)
 
     run(case)
+
+
+def test_an_error_whose_text_is_no_unicode_is_recorded_in_what_can_be_written():
+    async def case():
+        def answer(call, text):
+            raise OSError("no file: \udcff")
+
+        async with deployed(host=[peer(answer)]) as shem:
+            with pytest.raises(GuestError, match=r"no file: \\udcff"):
+                await shem.invoke("relay/w", "relay", ["a"])
+            assert (await shem.worker("relay/w")).status == "failed"
+
+    run(case)

@@ -169,3 +169,13 @@ async def test_many_sleepers_wake_each_in_its_time():
         for number in range(50, 100):
             await until_state(engine, f"sleeper/{number}", "idle")
     assert wake_rows(engine) == []
+
+
+@trio.testing.trio_test
+async def test_a_wait_without_end_is_a_suspension_like_any_other():
+    engine = LastingEngine()
+    async with asleep(engine, sources=Still()) as shem:
+        await shem.submit("sleeper/w", "sleep", [2**64 - 1], key="k")
+        await until_state(engine, "sleeper/w", "suspended")
+        [suspend] = [e for _, e in worker_entries(engine, "sleeper/w") if type(e) is Suspend]
+        assert suspend.wake_at == 2**63 - 1
