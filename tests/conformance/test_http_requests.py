@@ -375,3 +375,37 @@ async def test_a_guest_that_is_being_left_does_not_have_a_lost_response_asked_fo
                 left.set()
             await trio.sleep(0.1)
         assert len(server.requests) == 1
+
+
+@trio_test
+async def test_an_instance_is_kept_while_a_response_would_be_lost_with_it():
+    """Whether a long wait may give it up, at each point of two requests."""
+
+    def run(guest):
+        client = Client(guest, server.authority)
+
+        def may_leave():
+            return guest.state.may_suspend
+
+        seen = [may_leave()]
+        waiting = client.get("/hang")
+        seen.append(may_leave())
+        server.release()
+        client.answer(waiting)
+        seen.append(may_leave())
+        _, stream = client.stream(client.response(client.get(f"/bytes/{LONG}")))
+        client.read(stream, 1000)
+        seen.append(may_leave())
+        client.read_all(stream)
+        seen.append(may_leave())
+        body, stream = client.stream(client.response(client.get(f"/bytes/{LONG}")))
+        seen.append(may_leave())
+        guest.drop(f"{STREAMS}.input-stream", stream)
+        guest.drop(f"{TYPES}.incoming-body", body)
+        seen.append(may_leave())
+        guest.tell(seen)
+
+    with http_server() as server:
+        async with world() as around:
+            live = await around.run(run)
+            assert live.trace == [[True, False, True, False, True, False, True]]
