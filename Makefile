@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo test check lint types bench guests crash-full clean
 
 demo: $(INSTALLED)
-	$(PY) guests/recipes.py order approval
+	$(PY) guests/recipes.py order gather approval
 	$(VENV)/bin/shem demo
 
 test: $(INSTALLED)

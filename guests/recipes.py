@@ -7,7 +7,8 @@ old component or the new one, whole. `python guests/recipes.py GUEST...` builds 
 
 Tools come from PyPI (`requirements-guests.txt`) and run in the interpreter that runs this file:
 componentize-py for Python, the C compiler of `ziglang` and `wasm-tools` for C. For JavaScript it is
-componentize-qjs from npm, which needs Node.js; `package-lock.json` says exactly which.
+componentize-qjs from npm, which needs Node.js; `package-lock.json` says exactly which. The guest
+with `fetch` needs a larger engine, componentize-js, whose 400 MB are fetched only if it is named.
 """
 
 import fcntl
@@ -63,7 +64,7 @@ def build(guest: str) -> Path:
 
     Blocks. Raises `BuildError` with the tool's own words, `ToolMissingError` of an absent one.
     """
-    recipe = RECIPES[guest]
+    recipe = (RECIPES | LARGE)[guest]
     wanted = digest(recipe)
     component = BUILD / f"{guest}.wasm"
     stamp = BUILD / f"{guest}.digest"
@@ -125,26 +126,41 @@ def build_c(world: str, folder: str, out: Path) -> None:
 
 
 def build_js(world: str, folder: str, out: Path) -> None:
+    source = GUESTS / folder
+    tools = installed_modules("node", GUESTS)
+    run(
+        *("node", str(tools / "componentize-qjs" / "cli.mjs")),
+        *("--wit", str(source / "wit"), "--world", world, "--js", str(source / "app.js")),
+        *("--opt-size", "--sync", "--output", str(out)),
+    )
+
+
+def build_js_with_fetch(world: str, folder: str, out: Path) -> None:
+    source = GUESTS / folder
+    tools = installed_modules("node-fetch", source)
+    run(
+        *("node", str(source / "build.mjs"), str(tools), str(source / "app.js")),
+        *(str(source / "wit"), world, str(out)),
+    )
+
+
+def installed_modules(name: str, source: Path) -> Path:
+    """The `node_modules` that the lock in `source` names, installed now if need be."""
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             raise ToolMissingError(f"{tool} is not installed: guests in JavaScript need Node.js 18")
-    tools = (BUILD / "node").resolve()  # npm takes a linked prefix for a package
-    with locked("node"):
-        if not same_content(GUESTS / "package-lock.json", tools / "package-lock.json"):
+    tools = (BUILD / name).resolve()  # npm takes a linked prefix for a package
+    with locked(name):
+        if not same_content(source / "package-lock.json", tools / "package-lock.json"):
             tools.mkdir(exist_ok=True)
             for file in ("package.json", "package-lock.json"):
-                shutil.copy(GUESTS / file, tools)
+                shutil.copy(source / file, tools)
             try:
                 run("npm", "ci", "--prefix", str(tools), "--ignore-scripts", "--no-audit")
             except BuildError:
                 (tools / "package-lock.json").unlink()  # nothing is installed
                 raise
-    source = GUESTS / folder
-    run(
-        *("node", str(tools / "node_modules" / "componentize-qjs" / "cli.mjs")),
-        *("--wit", str(source / "wit"), "--world", world, "--js", str(source / "app.js")),
-        *("--opt-size", "--sync", "--output", str(out)),
-    )
+    return tools / "node_modules"
 
 
 def same_content(one: Path, other: Path) -> bool:
@@ -191,6 +207,15 @@ def c_recipe(folder: str) -> Recipe:
     )
 
 
+COLLECTOR = Recipe(
+    sources=tuple(
+        f"collector/{name}" for name in ("package-lock.json", "app.js", "build.mjs", "wit")
+    ),
+    tools=(),
+    build=lambda out: build_js_with_fetch("collector", "collector", out),
+)
+LARGE: dict[str, Recipe] = {"collector": COLLECTOR}
+"""Built only where they are named: what builds them takes 400 MB."""
 RECIPES: dict[str, Recipe] = {
     "order": python_recipe("order"),
     "gather": python_recipe("gather"),
@@ -210,9 +235,10 @@ RECIPES: dict[str, Recipe] = {
 
 
 def main(guests: list[str]) -> int:
-    unknown = [guest for guest in guests if guest not in RECIPES]
+    known = [*RECIPES, *LARGE]
+    unknown = [guest for guest in guests if guest not in known]
     if unknown:
-        print(f"no guest {', '.join(unknown)}: there are {', '.join(RECIPES)}", file=sys.stderr)
+        print(f"no guest {', '.join(unknown)}: there are {', '.join(known)}", file=sys.stderr)
         return 2
     for guest in guests or RECIPES:
         try:

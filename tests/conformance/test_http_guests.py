@@ -13,24 +13,27 @@ FNV_START = 0xCBF29CE484222325
 FNV_PRIME = 0x100000001B3
 
 
-def component(name):
-    return guests.gather_component() if name == "gather" else guests.fetcher_component()
+REFUSED = {
+    "gather": "ConnectionRefused",
+    "fetcher": "error",
+    "collector": "NetworkError when attempting to fetch resource",
+}
 
 
-@pytest.mark.parametrize("name", ["gather", "fetcher"])
+@pytest.mark.parametrize("name", REFUSED)
 @trio_test
 async def test_twenty_requests_at_a_time_are_answered_in_order_and_replayed(name):
-    refused = {"gather": "ConnectionRefused", "fetcher": "error"}[name]
+    wasm = getattr(guests, f"{name}_component")()
     engine = LastingEngine()
     with http_server() as server:
         urls = [f"{server.url}/text/{number}" for number in range(COUNT)]
         wanted = [f"200 {number}" for number in range(COUNT)]
         async with opened(engine) as shem:
-            await shem.deploy(component(name), name=name, allow_net=["127.0.0.1"])
+            await shem.deploy(wasm, name=name, allow_net=["127.0.0.1"])
             assert await shem.invoke(f"{name}/w", "fetch-all", [urls]) == wanted
             nobody = f"http://127.0.0.1:{closed_port()}/"
             assert await shem.invoke(f"{name}/w", "fetch-all", [[nobody, urls[3]]]) == [
-                refused,
+                REFUSED[name],
                 "200 3",
             ]
             assert (await shem.replay(f"{name}/w")).divergence is None

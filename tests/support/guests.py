@@ -14,6 +14,7 @@
 | approval (C)   | demo:approval/workflow: request, create, await …    | promises, stdout       |
 | courier (C)    | demo:courier/post: ask, dial, say, ping             | sockets, a pollable    |
 | gather (Py)    | demo:gather/api: fetch-all, post-all                | wasi:http              |
+| collector (JS) | demo:collector/api: fetch-all                       | wasi:http, by `fetch`  |
 | fetcher (C)    | demo:fetcher/api: fetch-all, drain                  | wasi:http              |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
@@ -70,6 +71,17 @@ def printer_component() -> bytes:
 def gather_component() -> bytes:
     """19 MB; the first build of its sources takes 5 to 10 s."""
     return recipes.build("gather").read_bytes()
+
+
+@cache
+def collector_component() -> bytes:
+    """12 MB; skips the test where nobody has built it: its tools are large."""
+    if not (recipes.BUILD / "collector.wasm").exists():
+        pytest.skip("`python guests/recipes.py collector` builds it; its tools take 400 MB")
+    try:
+        return recipes.build("collector").read_bytes()
+    except recipes.ToolMissingError as error:
+        pytest.skip(str(error))
 
 
 @cache
