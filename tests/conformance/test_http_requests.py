@@ -4,6 +4,7 @@ Each program tells what it sees. It must see the same wherever it is lost, the s
 same body under the same key each time, and nothing that is recorded whole is asked for again.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -409,3 +410,19 @@ async def test_an_instance_is_kept_while_a_response_would_be_lost_with_it():
         async with world() as around:
             live = await around.run(run)
             assert live.trace == [[True, False, True, False, True, False, True]]
+
+
+@trio_test
+async def test_a_request_carries_the_trace_of_its_invocation_unless_the_guest_forbids_it():
+    def run(guest):
+        client = Client(guest, server.authority)
+        client.answer(client.get("/text/traced"))
+        guest.state.session.trace.forwards = False
+        client.answer(client.get("/text/untraced"))
+
+    with http_server() as server:
+        async with world() as around:
+            await around.run(run)
+        traced, untraced = server.requests
+        assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-00", traced.headers["traceparent"])
+        assert "traceparent" not in untraced.headers
