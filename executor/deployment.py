@@ -15,6 +15,7 @@ import trio
 from executor.durable.retry import recorded_policy
 from executor.durable.retry_rules import Deployable, recorded_retry_rules, refuse_unmatched, split
 from executor.errors import UsageError
+from executor.host.embedder import check_binding
 from executor.records import Deployed, InitialFile
 from executor.services.components import (
     FileRow,
@@ -71,6 +72,8 @@ async def deploy(
     check_surroundings("deploy", options.get("env", {}))
     check_surroundings("deploy", options.get("config", {}))
     check_files(options)
+    for binding in options.get("host", ()):
+        check_binding(binding)
     recorded_rules(options.get("allow_net", ()))
     policy, rules = split(options.get("retry"))
     retry = None if policy is None else recorded_policy(policy)

@@ -146,8 +146,9 @@ CONFINED: dict[str, tuple[str, ...]] = {
 # Parts of those places that stay free of it nevertheless.
 NEVER_IN: dict[str, tuple[str, ...]] = {"trio": ("executor.replay", "executor.wasm")}
 
-# A BaseException stops here and nowhere else: this module stores it and raises it again outside.
-CATCHES_EVERYTHING = ("executor.wasm.boundary",)
+# A BaseException stops here and nowhere else: the boundary stores it and raises it again outside;
+# one that the embedder's own code raised is a failure of the call.
+CATCHES_EVERYTHING = ("executor.wasm.boundary", "executor.host.embedder")
 # Where code that is not ours may fail in any way (a guest's call, an effect or a module of the
 # embedder, a callback on a lane), or a worker's loop or a command ends: an Exception becomes an
 # outcome here.
@@ -158,7 +159,6 @@ CATCHES_EXCEPTION = (
     "executor.durable.deferred",
     "executor.durable.effects",
     "executor.durable.session",
-    "executor.host.embedder",
     "executor.server.application",
     "executor.server.serving",
     "executor.services.http_client",

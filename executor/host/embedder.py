@@ -10,8 +10,9 @@
 returns is checked against the signature. `raise Transient(...)` is tried again by policy, which a
 deployment's rules choose by its text, and by `status=` and `kind=` if it has them; `retry_after_s=`
 is a pause that is kept. Any other exception fails the invocation with its text, whatever class it
-has: to the executor it is never an error of its own. The signature may be preceded by the WIT types
-that it names.
+has, `SystemExit` and `KeyboardInterrupt` too: to the executor it is never an error of its own. Only
+the cancellation of the call and a Ctrl-C of the user pass through. The signature may be preceded by
+the WIT types that it names.
 
 Modules of host functions are imported as Python does, once a process. Only where another module of
 the name is loaded already, from elsewhere, a single file is loaded a second time, under a name of
@@ -21,6 +22,7 @@ its own; what such files import in their turn has to differ in name.
 import importlib
 import importlib.util
 import inspect
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,8 +30,9 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 import trio
@@ -40,9 +43,15 @@ from executor.durable.retry import TransientError
 from executor.errors import GuestError, HostBindingError, UsageError
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
+from executor.wasm.types import FuncType
+from executor.wasm.wit import parse_interface
 
 TYPES = (READ_LOCAL, READ_REMOTE, WRITE_REMOTE)
 Function = TypeVar("Function", bound=Callable[..., Any])
+SIGNATURE_HINT: Final = (
+    "write the WIT of one function, as"
+    " charge: func(who: string, cents: u64) -> result<string, string>"
+)
 OURS: Final = __name__.partition(".")[0]
 """Shem's own package is the one that runs, also in the directory of another copy of it."""
 _importing = threading.RLock()
@@ -63,12 +72,10 @@ class EmbedderFunction(msgspec.Struct, frozen=True, kw_only=True):
     interface: str
     """With or without a version."""
     signature: str
+    name: str
+    """Of the one function that the signature is of."""
     type: FunctionType
     function: Callable[..., Any]
-
-    @property
-    def name(self) -> str:
-        return self.signature.rpartition("func")[0].rstrip().removesuffix(":").split()[-1]
 
 
 def host_function(
@@ -77,23 +84,67 @@ def host_function(
     *,
     type: FunctionType = WRITE_REMOTE,  # noqa: A002  # the public name
 ) -> Callable[[Function], Function]:
-    """Binds the decorated function to an import. Raises: HostBindingError for an unknown type."""
+    """Binds the decorated function to an import.
+
+    Raises: UsageError for an unknown type, a signature that is not the WIT of one function, and
+    what cannot be called by it.
+    """
+    where = f"{interface} {signature}"
     if type not in TYPES:
-        raise HostBindingError(
+        raise UsageError(
             f"{type!r} is not a type of host function",
-            where=f"{interface} {signature}",
+            where=where,
             hint=f"use one of {', '.join(TYPES)}",
         )
+    name, wit = read_signature(interface, signature, where)
 
     def bind(function: Function) -> Function:
+        check_parameters(function, [parameter for parameter, _ in wit.params], where)
         bound = EmbedderFunction(
-            interface=interface, signature=signature, type=type, function=function
+            interface=interface, signature=signature, name=name, type=type, function=function
         )
-        check_bound(bound)
-        function.__shem_host_function__ = bound  # type: ignore[attr-defined]
+        try:
+            function.__shem_host_function__ = bound  # type: ignore[attr-defined]
+        except AttributeError as error:
+            raise UsageError(
+                f"what is bound takes no attribute: {error}",
+                where=where,
+                hint="decorate a function; it may call a method",
+            ) from error
         return function
 
     return bind
+
+
+def read_signature(interface: str, signature: str, where: str) -> tuple[str, FuncType]:
+    """The name and the type of the function. Raises: UsageError."""
+    try:
+        functions = parse_interface(interface_text(interface, [signature])).functions
+    except UsageError as error:
+        raise UsageError(
+            f"the signature cannot be read: {error.message}", where=where, hint=SIGNATURE_HINT
+        ) from error
+    if len(functions) != 1:
+        raise UsageError(
+            f"the signature is of {len(functions)} functions", where=where, hint=SIGNATURE_HINT
+        )
+    return next(iter(functions.items()))
+
+
+def check_parameters(function: object, parameters: Sequence[str], where: str) -> None:
+    """Raises: UsageError if the function cannot be called by its signature."""
+    if not callable(function):
+        raise UsageError(f"{function!r} is no function", where=where, hint="decorate a function")
+    try:
+        inspect.signature(function).bind("call", *parameters)
+    except TypeError as error:
+        raise UsageError(
+            f"the function cannot be called with (call, {', '.join(parameters)}): {error}",
+            where=where,
+            hint="its parameters are the call, and then those of the signature",
+        ) from error
+    except ValueError:
+        return  # a callable that does not tell its parameters
 
 
 def bound_functions(value: object) -> list[EmbedderFunction]:
@@ -118,11 +169,29 @@ def bound_functions(value: object) -> list[EmbedderFunction]:
 
 
 def find_bindings(names: Sequence[str], directory: str) -> list[EmbedderFunction]:
-    """Imports every `MODULE:ATTR` (or `MODULE`) from `directory`. Raises: HostBindingError."""
-    return [found for name in names for found in find_binding(name, directory)]
+    """Imports every `MODULE:ATTR` (or `MODULE`) from `directory`, as when they were deployed.
+
+    Raises: HostBindingError, also for a signature that has become unreadable.
+    """
+    try:
+        return [found for name in names for found in find_binding(name, directory)]
+    except UsageError as error:
+        raise HostBindingError(error.message, where=error.where, hint=error.hint) from error
+
+
+def check_binding(name: str) -> None:
+    """Raises: UsageError unless the name is `MODULE:ATTR` or `MODULE`."""
+    if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
+        raise UsageError(
+            f"{name!r} is not MODULE:ATTR",
+            where="--host",
+            hint="name a module as Python imports it, and what it holds: bank:charge",
+        )
 
 
 def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
+    """Raises: UsageError for a name or a signature that makes no sense; HostBindingError."""
+    check_binding(name)
     module_name, _, attribute = name.partition(":")
     where = f"{name} in {directory or Path.cwd()}"
     try:
@@ -130,11 +199,11 @@ def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
             value: object = import_from(module_name)
             for part in attribute.split(".") if attribute else ():
                 value = getattr(value, part)
-    except HostBindingError:
+    except (HostBindingError, UsageError):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # whatever a module of the embedder raises, on a worker thread
         raise HostBindingError(
-            f"host function cannot be imported: {error}",
+            f"host function cannot be imported: {error_text(error)}",
             where=where,
             hint="make the module importable from that directory, or deploy again from another",
         ) from error
@@ -240,36 +309,14 @@ def embedder_interfaces(functions: Sequence[EmbedderFunction]) -> list[Interface
 
 def embedder_interface(interface: str, functions: Sequence[EmbedderFunction]) -> InterfaceTable:
     version = interface.partition("@")[2]
-    text = f"interface {interface} {{ " + "; ".join(
-        bound.signature.rstrip("; \n") for bound in functions
-    )
-    return host_interface(
-        text + "; }", semver_track(version), [awaited(bound) for bound in functions]
-    )
+    text = interface_text(interface, [bound.signature for bound in functions])
+    return host_interface(text, semver_track(version), [awaited(bound) for bound in functions])
 
 
-def check_bound(bound: EmbedderFunction) -> None:
-    """Raises: HostBindingError if the signature is no WIT, or the function cannot be called so."""
-    where = f"{bound.interface} {bound.signature}"
-    try:
-        table = embedder_interface(bound.interface, [bound])
-    except UsageError as error:
-        raise HostBindingError(
-            f"the signature cannot be read: {error.message}",
-            where=where,
-            hint="write WIT, as charge: func(who: string, cents: u64) -> result<string, string>",
-        ) from error
-    parameters = [name for name, _ in table.wit.functions[bound.name].params]
-    try:
-        inspect.signature(bound.function).bind("call", *parameters)
-    except TypeError as error:
-        raise HostBindingError(
-            f"the function cannot be called with (call, {', '.join(parameters)}): {error}",
-            where=where,
-            hint="its parameters are the call, and then those of the signature",
-        ) from error
-    except ValueError:
-        return  # a callable that does not tell its parameters
+def interface_text(interface: str, signatures: Iterable[str]) -> str:
+    """The signatures begin a line, so that the columns of an error are theirs."""
+    functions = ";\n".join(f"{signature}".rstrip("; \n") for signature in signatures)
+    return f"interface {interface} {{\n{functions};\n}}"
 
 
 def semver_track(version: str) -> str:
@@ -289,27 +336,58 @@ def awaited(bound: EmbedderFunction) -> Awaited:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
         try:
             return await function(call, *arguments)
-        except (Exception, SystemExit) as error:
-            raise guest_error(error) from error
+        except BaseException as error:
+            raise_as_told(error)
+
+    def call_in_thread(call: HostCall, *arguments: object) -> object:
+        try:
+            return function(call, *arguments)
+        except BaseException as error:
+            raise_as_told(error)
 
     async def action_in_thread(state: HostState, *arguments: object) -> object:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
-        try:
-            return await trio.to_thread.run_sync(function, call, *arguments, abandon_on_cancel=True)
-        except (Exception, SystemExit) as error:
-            raise guest_error(error) from error
+        return await trio.to_thread.run_sync(
+            call_in_thread, call, *arguments, abandon_on_cancel=True
+        )
 
-    if not inspect.iscoroutinefunction(function):
+    called = type(function).__call__  # of an object that is called
+    if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)):
         action = action_in_thread
     return Awaited(name=bound.name, function_type=bound.type, action=action)
 
 
-def guest_error(error: Exception | SystemExit) -> Exception:
-    """What an exception of an embedder's function means to the worker: transient, or a failure."""
+def raise_as_told(error: BaseException) -> NoReturn:
+    """Raises what an exception of an embedder's function means to the worker: transient, or a
+    failure. What the executor itself had raised in the function is raised on.
+    """
+    if is_ours(error):
+        raise error
+    if isinstance(error, BaseExceptionGroup) and (ours := error.subgroup(is_ours)) is not None:
+        raise ours
     leaves = list(exceptions_in(error))
     if all(isinstance(leaf, TransientError) for leaf in leaves):
-        return merged([leaf for leaf in leaves if isinstance(leaf, TransientError)])
-    return GuestError("; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves))
+        raise merged([leaf for leaf in leaves if isinstance(leaf, TransientError)]) from error
+    raise GuestError("; ".join(map(error_text, leaves))) from error
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether it is the cancellation of the call, or a Ctrl-C: the handler of the signal raised
+    that one, not the function.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        return isinstance(error, trio.Cancelled)
+    answers = getattr(signal.getsignal(signal.SIGINT), "__code__", None)
+    return any(frame.f_code is answers for frame, _ in walk_tb(error.__traceback__))
+
+
+def error_text(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException:  # the class is the embedder's as well
+        text = ""
+    return f"{name}: {text}" if text else name
 
 
 def merged(errors: Sequence[TransientError]) -> TransientError:
@@ -324,9 +402,9 @@ def merged(errors: Sequence[TransientError]) -> TransientError:
     )
 
 
-def exceptions_in(error: Exception | SystemExit) -> Iterator[Exception | SystemExit]:
+def exceptions_in(error: BaseException) -> Iterator[BaseException]:
     """The exceptions of a group, at whatever depth; an exception is its own group."""
-    if isinstance(error, ExceptionGroup):
+    if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from exceptions_in(inner)
     else:

@@ -34,6 +34,16 @@ def fail():
 raises = bound(fail)
 wrong = bound(lambda: 7)
 surrogate = bound(lambda: Ok("\\ud800"))
+
+class Own(BaseException):
+    pass
+
+def leave(error):
+    raise error
+
+own = bound(lambda: leave(Own("gone")))
+stops = bound(lambda: leave(SystemExit(3)))
+interrupts = bound(lambda: leave(KeyboardInterrupt()))
 """
 
 EXITS = b"""
@@ -100,6 +110,7 @@ FILES = {
         (component (import "wasi:clocks/monotonic-clock@0.2.0"
           (instance (export "now" (func (result string))))))""",
     "hosts.py": HOST.encode(),
+    "unsigned.py": b"from executor import host_function\nhost_function('a:b/c', '')",
 }
 
 
@@ -185,6 +196,10 @@ def refused(shem, arguments, *, kind, says, path=None):
         (("relay.wat",), "component-rejected", "demo:relay/peer"),
         (("relay.wat", "--host", "nothing:call"), "host-binding", "cannot be imported"),
         (("relay.wat", "--host", "hosts:HOST"), "host-binding", "cannot be imported"),
+        (("relay.wat", "--host", ""), "usage", "'' is not MODULE:ATTR: --host: name a module"),
+        (("relay.wat", "--host", ":call"), "usage", "':call' is not MODULE:ATTR"),
+        (("relay.wat", "--host", "hosts:"), "usage", "'hosts:' is not MODULE:ATTR"),
+        (("relay.wat", "--host", "unsigned:f"), "usage", "the signature cannot be read: WIT line"),
         (("adder.wat", "--host", "hosts:wrong"), "usage", "imports nothing of --host hosts:wr"),
         (("adder.wat", "--name", "a/b"), "usage", "'a/b' cannot name a component"),
         (("adder.wat", "--name", ""), "usage", "'' cannot name a component"),
@@ -286,6 +301,19 @@ def test_what_cannot_be_asked_says_why(shem, tmp_path, arguments, kind, says):
             ("a/w", "relay", '"x"'),
             "guest-error",
             "surrogate",
+        ),
+        (("relay.wat", "--host", "hosts:own"), ("a/w", "relay", '"x"'), "guest-error", "Own: gone"),
+        (
+            ("relay.wat", "--host", "hosts:stops"),
+            ("a/w", "relay", '"x"'),
+            "guest-error",
+            "SystemExit: 3",
+        ),
+        (
+            ("relay.wat", "--host", "hosts:interrupts"),
+            ("a/w", "relay", '"x"'),
+            "guest-error",
+            "KeyboardInterrupt",
         ),
         (("ill.wat", "--host", "hosts:wrong"), ("a/w", "send"), "guest-trap", "utf-8"),
         (("ill.wat", "--host", "hosts:wrong"), ("a/w", "text"), "guest-trap", "utf-8"),

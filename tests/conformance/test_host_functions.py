@@ -1,11 +1,13 @@
 """Host functions of the embedder: what they may answer, raise and carry, and how often they run."""
 
+import signal
 import threading
 
 import pytest
 import trio
 
 from executor import Err, Ok, Transient, host_function
+from executor.cli.output import leaf_error
 from executor.durable.keys import call_key
 from executor.errors import (
     Divergence,
@@ -25,6 +27,7 @@ from tests.support.executors import (
     kinds,
     opened,
     run,
+    status_of,
     until,
     worker_entries,
 )
@@ -105,8 +108,23 @@ def test_a_transient_error_is_tried_again_under_the_same_key(plain):
     run(case)
 
 
+class Own(BaseException):
+    pass
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
 FOREIGN = [
     TypeError("no"),
+    Own("no"),
+    SystemExit("no"),
+    GeneratorExit("no"),
+    KeyboardInterrupt("no"),
+    StopAsyncIteration("no"),
+    BaseExceptionGroup("several", [Own("no"), ValueError("no"), KeyboardInterrupt("no")]),
     StoreError("no", kind="disk-full"),
     OplogFullError("no"),
     Divergence(worker="other/w", index=3, recorded="a", requested="b"),
@@ -128,7 +146,7 @@ def test_any_exception_of_a_host_function_is_a_failure_of_the_invocation(error, 
         async with deployed(host=[bound]) as shem:
             with pytest.raises(GuestError) as raised:
                 await shem.invoke("relay/w", "relay", ["a"], key="k")
-            leaves = error.exceptions if isinstance(error, ExceptionGroup) else [error]
+            leaves = error.exceptions if isinstance(error, BaseExceptionGroup) else [error]
             wanted = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves)
             assert raised.value.message == wanted
             outcome = await shem.wait("relay/w", "k")
@@ -136,6 +154,80 @@ def test_any_exception_of_a_host_function_is_a_failure_of_the_invocation(error, 
             assert (await shem.worker("relay/w")).status == "failed"
 
     run(case)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+def test_an_exception_that_says_nothing_is_told_by_its_class(plain):
+    async def case():
+        def answer(call, text):
+            raise Mute if text == "mute" else KeyboardInterrupt
+
+        bound = host_function(PEER, CALL)(answer) if plain else peer(answer)
+        async with deployed(host=[bound]) as shem:
+            for text, name in (("mute", "Mute"), ("x", "KeyboardInterrupt")):
+                with pytest.raises(GuestError) as raised:
+                    await shem.invoke(f"relay/{text}", "relay", [text])
+                assert raised.value.message == name
+
+    run(case)
+
+
+def test_a_cancelled_host_function_that_fails_meanwhile_ends_nothing_but_its_call():
+    async def case():
+        entered = trio.Event()
+
+        async def fail_at_the_end():
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise Own("no")
+
+        @host_function(PEER, CALL, type="read-remote")
+        async def call(call, text):
+            if text == "other":
+                return Ok(text)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(fail_at_the_end)
+                nursery.start_soon(trio.sleep_forever)
+                entered.set()
+            return Ok("never")
+
+        async with deployed(host=[call]) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await entered.wait()
+            assert (await shem.interrupt("relay/w")).status == "interrupted"
+            assert await shem.invoke("relay/other", "relay", ["other"]) == Ok("other")
+
+    run(case)
+
+
+@pytest.mark.parametrize("in_a_group", [False, True], ids=["bare", "group"])
+def test_a_ctrl_c_in_a_host_function_ends_the_executor_and_fails_no_invocation(in_a_group):
+    engine = LastingEngine()
+
+    @host_function(PEER, CALL, type="read-remote")
+    async def call(call, text):
+        if not in_a_group:
+            signal.raise_signal(signal.SIGINT)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            signal.raise_signal(signal.SIGINT)
+
+    async def case():
+        async with deployed(engine=engine, host=[call]) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await trio.sleep_forever()
+
+    with pytest.raises(BaseException) as raised:
+        trio.run(case)
+    assert isinstance(leaf_error(raised.value), KeyboardInterrupt)
+    assert status_of(engine, "relay/w").state == "running"
+
+    async def after():
+        async with opened(engine, host=[echo("read-remote")], recover="all") as shem:
+            assert (await shem.wait("relay/w", "k")).value == Ok("a")
+
+    run(after)
 
 
 def test_a_group_of_nothing_but_transient_errors_is_transient():

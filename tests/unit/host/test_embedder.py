@@ -5,10 +5,11 @@ from types import ModuleType
 
 import pytest
 
-from executor.errors import HostBindingError
+from executor.errors import HostBindingError, UsageError
 from executor.host.embedder import (
     bound_functions,
     embedder_interfaces,
+    find_binding,
     find_bindings,
     host_function,
     semver_track,
@@ -40,9 +41,62 @@ def test_a_decorated_function_stays_itself_and_is_a_remote_write_by_default():
 
 @pytest.mark.parametrize("type_", ["write-local", "remote", ""])
 def test_a_type_that_an_embedder_cannot_have_is_refused(type_):
-    with pytest.raises(HostBindingError, match="is not a type of host function") as raised:
+    with pytest.raises(UsageError, match="is not a type of host function") as raised:
         host_function("demo:bank/api", CHARGE, type=type_)
     assert "read-local, read-remote, write-remote" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("interface", "signature", "message"),
+    [
+        ("demo:bank/api", "", "found the end"),
+        ("demo:bank/api", "func()", 'column 1: .* the keyword "func"'),
+        ("demo:bank/api", "charge", 'column 7: expected ":"'),
+        ("demo:bank/api", "charge: func(x: nope)", 'column 17: unknown type "nope"'),
+        ("demo:bank/api", "charge: func() -> ", "expected a type"),
+        ("demo:bank/api", "charge: async func()", "WASI 0.3"),
+        ("demo:bank/api", "type cents = u64", "is of 0 functions"),
+        ("demo:bank/api", "charge: func(); balance: func()", "is of 2 functions"),
+        ("demo:bank/api", None, "cannot be read"),
+        ("", "charge: func()", "expected the name of an interface"),
+        ("demo:bank/api {", "charge: func()", "cannot be read"),
+        (None, "charge: func()", "cannot be read"),
+    ],
+)
+def test_a_signature_that_is_not_the_wit_of_one_function_is_refused(interface, signature, message):
+    with pytest.raises(UsageError, match=message) as raised:
+        host_function(interface, signature)
+    assert raised.value.where == f"{interface} {signature}"
+    assert "write the WIT of one function" in raised.value.hint
+
+
+class Teller:
+    async def __call__(self, call):
+        return None
+
+    def tell(self, call):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda call: None, r"with \(call, who\)"),
+        (7, "7 is no function"),
+        (print, "takes no attribute"),
+        (Teller().tell, r"with \(call, who\)"),
+    ],
+)
+def test_what_cannot_be_called_by_its_signature_is_refused(function, message):
+    with pytest.raises(UsageError, match=message) as raised:
+        host_function("demo:bank/api", "charge: func(who: string)")(function)
+    assert raised.value.hint
+
+
+def test_an_object_that_is_called_is_awaited_if_its_call_is_async():
+    bound = host_function("demo:bank/api", "charge: func()")(Teller())
+    (table,) = embedder_interfaces(bound_functions(bound))
+    assert table.functions[0].action.__name__ == "action"
 
 
 def test_functions_are_found_in_lists_modules_and_mappings_and_nowhere_else():
@@ -143,7 +197,7 @@ def test_a_second_module_that_fails_to_load_leaves_nothing_behind(folder):
         (folder / name / "bindings_of_a_test.py").write_text(text)
     find_bindings(["bindings_of_a_test"], str(folder / "a"))
     loaded = set(sys.modules)
-    with pytest.raises(HostBindingError, match="cannot be imported: no"):
+    with pytest.raises(HostBindingError, match="cannot be imported: ValueError: no"):
         find_bindings(["bindings_of_a_test"], str(folder / "b"))
     assert set(sys.modules) == loaded
 
@@ -183,6 +237,20 @@ def test_a_directory_that_holds_another_copy_of_shem_gives_the_one_that_runs(fol
     assert find_bindings(["executor.cli.demo_bank"], str(folder))
 
 
+@pytest.mark.parametrize("name", ["", ":charge", "bank:", "a b:c", "bank.py/x:c", "bank:a:b", "."])
+def test_what_names_no_module_and_attribute_is_refused_at_its_deployment(name):
+    with pytest.raises(UsageError, match="is not MODULE:ATTR"):
+        find_binding(name, "")
+
+
+def test_a_signature_that_became_unreadable_is_a_wrong_request_once_and_then_a_lost_binding(folder):
+    (folder / "bindings_of_a_test.py").write_text(bank("x").replace("func(", "fun("))
+    with pytest.raises(UsageError, match="cannot be read"):
+        find_binding("bindings_of_a_test:charge", str(folder))
+    with pytest.raises(HostBindingError, match="cannot be read"):
+        find_bindings(["bindings_of_a_test:charge"], str(folder))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -191,7 +259,9 @@ def test_a_directory_that_holds_another_copy_of_shem_gives_the_one_that_runs(fol
         ("bindings_of_a_test:x", "x = 1", "holds no host function"),
         ("bindings_of_a_test", "x = 1", "holds no host function"),
         ("bindings_of_a_test", "raise ValueError('no')", "no"),
-        ("bindings_of_a_test", "raise SystemExit('gone')", "gone"),
+        ("bindings_of_a_test", "raise SystemExit('gone')", "SystemExit: gone"),
+        ("bindings_of_a_test", "raise KeyboardInterrupt", "imported: KeyboardInterrupt"),
+        ("bindings_of_a_test", "raise type('Own', (BaseException,), {})(7)", "Own: 7"),
         ("bindings_of_a_test", "def", "invalid syntax"),
     ],
 )
