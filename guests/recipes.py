@@ -40,6 +40,13 @@ C_FLAGS = (
     "-Wl,--strip-all",
     "-Wl,-z,stack-size=16384",
 )
+NPM_FLAGS = (
+    "--ignore-scripts",
+    "--no-audit",
+    "--no-fund",
+    "--fetch-retries=1",
+    "--fetch-timeout=30000",  # ms: a registry that is silent is soon given up
+)
 
 
 class Recipe(NamedTuple):
@@ -127,7 +134,7 @@ def build_c(world: str, folder: str, out: Path) -> None:
 
 def build_js(world: str, folder: str, out: Path) -> None:
     source = GUESTS / folder
-    tools = installed_modules("node", GUESTS)
+    tools = installed_modules("node", GUESTS, timeout_s=120)
     run(
         *("node", str(tools / "componentize-qjs" / "cli.mjs")),
         *("--wit", str(source / "wit"), "--world", world, "--js", str(source / "app.js")),
@@ -137,15 +144,19 @@ def build_js(world: str, folder: str, out: Path) -> None:
 
 def build_js_with_fetch(world: str, folder: str, out: Path) -> None:
     source = GUESTS / folder
-    tools = installed_modules("node-fetch", source)
+    tools = installed_modules("node-fetch", source, timeout_s=1800)
     run(
         *("node", str(source / "build.mjs"), str(tools), str(source / "app.js")),
         *(str(source / "wit"), world, str(out)),
     )
 
 
-def installed_modules(name: str, source: Path) -> Path:
-    """The `node_modules` that the lock in `source` names, installed now if need be."""
+def installed_modules(name: str, source: Path, *, timeout_s: float) -> Path:
+    """The `node_modules` that the lock in `source` names, installed now if need be.
+
+    Raises `ToolMissingError` without Node.js, or where npm does not reach its registry in time;
+    `BuildError` where what came is not what the lock says.
+    """
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             raise ToolMissingError(f"{tool} is not installed: guests in JavaScript need Node.js 18")
@@ -156,10 +167,12 @@ def installed_modules(name: str, source: Path) -> Path:
             for file in ("package.json", "package-lock.json"):
                 shutil.copy(source / file, tools)
             try:
-                run("npm", "ci", "--prefix", str(tools), "--ignore-scripts", "--no-audit")
-            except BuildError:
+                run("npm", "ci", "--prefix", str(tools), *NPM_FLAGS, timeout_s=timeout_s)
+            except BuildError as error:
                 (tools / "package-lock.json").unlink()  # nothing is installed
-                raise
+                if "EINTEGRITY" in str(error):
+                    raise
+                raise ToolMissingError(f"npm does not install what it needs: {error}") from error
     return tools / "node_modules"
 
 
@@ -171,14 +184,19 @@ def run_tool(*arguments: str) -> None:
     run(sys.executable, *arguments)
 
 
-def run(*command: str) -> None:
+def run(*command: str, timeout_s: float | None = None) -> None:
     environment = {
         **os.environ,
         "PYTHONDONTWRITEBYTECODE": "1",
         "ZIG_GLOBAL_CACHE_DIR": str(BUILD / "zig"),
         "ZIG_LOCAL_CACHE_DIR": str(BUILD / "zig"),
     }
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{' '.join(command)}: not done after {timeout_s} s") from error
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}{done.stdout}")
 

@@ -38,13 +38,26 @@ def order_component() -> bytes:
     return recipes.build("order").read_bytes()
 
 
-@cache
 def trip_component() -> bytes:
-    """1 MB; skips the test where there is no Node.js to build it with."""
+    """1 MB; skips the test where Node.js or npm's registry is missing to build it with."""
+    return built_or_skipped("trip")
+
+
+def built_or_skipped(guest: str) -> bytes:
+    match attempted(guest):
+        case bytes() as component:
+            return component
+        case why_not:
+            pytest.skip(why_not)
+
+
+@cache
+def attempted(guest: str) -> bytes | str:
+    """The component, or why it cannot be built here: found out once in a test run."""
     try:
-        return recipes.build("trip").read_bytes()
+        return recipes.build(guest).read_bytes()
     except recipes.ToolMissingError as error:
-        pytest.skip(str(error))
+        return str(error)
 
 
 @cache
@@ -73,15 +86,11 @@ def gather_component() -> bytes:
     return recipes.build("gather").read_bytes()
 
 
-@cache
 def collector_component() -> bytes:
     """12 MB; skips the test where nobody has built it: its tools are large."""
     if not (recipes.BUILD / "collector.wasm").exists():
         pytest.skip("`python guests/recipes.py collector` builds it; its tools take 400 MB")
-    try:
-        return recipes.build("collector").read_bytes()
-    except recipes.ToolMissingError as error:
-        pytest.skip(str(error))
+    return built_or_skipped("collector")
 
 
 @cache
