@@ -3,6 +3,7 @@
 A component holds no state and may be used on any thread; one serves all workers of its revision.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -41,11 +42,18 @@ class ExportedFunction(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     name: str
     type: FuncType
+    versioned: bool = False
+    """Whether the component exports other versions of the interface too."""
 
     @property
     def path(self) -> str:
-        """`demo:counter/api.{add}`, or `add` for a function of the world."""
-        return f"{self.interface}.{{{self.name}}}" if self.interface else self.name
+        """`demo:counter/api.{add}`, or `add` for a function of the world. The interface's version
+        is in it only where it tells one interface from another.
+        """
+        if not self.interface:
+            return self.name
+        interface = _full(self.interface, self.version) if self.versioned else self.interface
+        return f"{interface}.{{{self.name}}}"
 
 
 class Component:
@@ -98,8 +106,15 @@ class Component:
     @cached_property
     def exports(self) -> tuple[ExportedFunction, ...]:
         """What may be called, without toolchains' own exports and what takes streams or futures."""
+        versions = Counter(read.name for read in self._read_exports.values() if read.name)
         return tuple(
-            ExportedFunction(interface=read.name, version=read.version, name=name, type=type_)
+            ExportedFunction(
+                interface=read.name,
+                version=read.version,
+                name=name,
+                type=type_,
+                versioned=versions[read.name] > 1,
+            )
             for read in self._read_exports.values()
             for name, type_ in _readable(read)
             if read.name or name not in TOOLCHAIN_EXPORTS

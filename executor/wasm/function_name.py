@@ -1,7 +1,8 @@
 """Finds the exported function that a caller means.
 
 An export's path is `pkg:name/api.{add}`, or `add` for a function that the component exports by
-itself. A caller may leave out whatever is not needed to tell one export from another:
+itself; of an interface that it exports in several versions `pkg:name/api@1.0.0.{add}`. A caller may
+leave out whatever is not needed to tell one export from another:
 
     add · api.add · api.{add} · pkg:name/api.add · pkg:name/api.{add} · pkg:name/api@1.0.0.{add}
 

@@ -269,6 +269,27 @@ def test_exports_of_interfaces_have_paths_and_those_of_toolchains_are_not_shown(
     assert made.call(instance, "get") == Returned(7)
 
 
+def test_of_several_versions_of_an_interface_each_is_its_own(made):
+    text = """(component
+      (core module $m
+        (func (export "one") (result i32) (i32.const 1))
+        (func (export "two") (result i32) (i32.const 2)))
+      (core instance $i (instantiate $m))
+      (func $one (result u32) (canon lift (core func $i "one")))
+      (func $two (result u32) (canon lift (core func $i "two")))
+      (instance $old (export "get" (func $one)))
+      (instance $new (export "get" (func $two)))
+      (export "demo:counter/api@1.0.0" (instance $old))
+      (export "demo:counter/api@2.0.0" (instance $new))
+      (export "demo:counter/other@2.0.0" (instance $new)))"""
+    old, new, other = made.component(text).exports
+    assert [old.path, new.path, other.path] == [
+        "demo:counter/api@1.0.0.{get}",
+        "demo:counter/api@2.0.0.{get}",
+        "demo:counter/other.{get}",
+    ]
+
+
 def test_an_export_that_needs_a_stream_is_not_shown(made):
     text = """(component
       (type $s (stream u8))
