@@ -119,7 +119,7 @@ def host_function(
 def read_signature(interface: str, signature: str, where: str) -> tuple[str, FuncType]:
     """The name and the type of the function. Raises: UsageError."""
     try:
-        functions = parse_interface(interface_text(interface, [signature])).functions
+        functions = parse_interface(interface_text(interface, signature)).functions
     except UsageError as error:
         raise UsageError(
             f"the signature cannot be read: {error.message}", where=where, hint=SIGNATURE_HINT
@@ -308,15 +308,26 @@ def embedder_interfaces(functions: Sequence[EmbedderFunction]) -> list[Interface
 
 
 def embedder_interface(interface: str, functions: Sequence[EmbedderFunction]) -> InterfaceTable:
-    version = interface.partition("@")[2]
-    text = interface_text(interface, [bound.signature for bound in functions])
-    return host_interface(text, semver_track(version), [awaited(bound) for bound in functions])
+    """Each signature is read by itself: several may declare the same type."""
+    track = semver_track(interface.partition("@")[2])
+    tables = [
+        host_interface(interface_text(interface, bound.signature), track, [awaited(bound)])
+        for bound in functions
+    ]
+    wit = tables[-1].wit
+    every = {name: found for table in tables for name, found in table.wit.functions.items()}
+    return msgspec.structs.replace(
+        tables[-1],
+        wit=msgspec.structs.replace(wit, functions=every),
+        functions=tuple(row for table in tables for row in table.functions),
+        drops={name: drop for table in tables for name, drop in table.drops.items()},
+    )
 
 
-def interface_text(interface: str, signatures: Iterable[str]) -> str:
-    """The signatures begin a line, so that the columns of an error are theirs."""
-    functions = ";\n".join(f"{signature}".rstrip("; \n") for signature in signatures)
-    return f"interface {interface} {{\n{functions};\n}}"
+def interface_text(interface: str, signature: str) -> str:
+    """The signature begins a line, so that the columns of an error are its own."""
+    function = f"{signature}".rstrip("; \n")
+    return f"interface {interface} {{\n{function};\n}}"
 
 
 def semver_track(version: str) -> str:

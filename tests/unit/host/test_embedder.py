@@ -141,6 +141,23 @@ def test_a_signature_may_bring_its_types():
     assert "money" in table.wit.types
 
 
+def test_several_signatures_of_an_interface_may_bring_the_same_type():
+    money = "record money { cents: u64 } "
+
+    @host_function("demo:bank/api", f"{money} pay: func(m: money)")
+    def pay(call, m):
+        return None
+
+    @host_function("demo:bank/api", f"{money} owed: func() -> money")
+    def owed(call):
+        return {"cents": 1}
+
+    (table,) = embedder_interfaces(bound_functions([pay, owed]))
+    assert [row.name for row in table.functions] == ["pay", "owed"]
+    paid = dict(table.wit.functions["pay"].params)["m"]
+    assert paid == table.wit.functions["owed"].result
+
+
 @pytest.mark.parametrize(
     ("version", "track"),
     [("1.2.3", "1"), ("0.2.9", "0.2"), ("0.0.3", "0.0.3"), ("", ""), ("10.0.0", "10")],
