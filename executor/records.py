@@ -15,6 +15,8 @@ import msgspec
 from oplog.entry import Entry, Retry, RetryRule
 
 NS_PER_S: Final = 1_000_000_000
+ENTRY_TIMES: Final = frozenset({"at", "retry_at", "wake_at"})
+"""Fields of entries that are wall time."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

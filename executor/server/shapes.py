@@ -6,11 +6,10 @@ bytes `{"base64": …}`, a variant `{"case": v}` or `"case"`, a result `{"ok": v
 nan and the infinities as strings.
 """
 
-from typing import Final
-
 import msgspec
 
 from executor.records import (
+    ENTRY_TIMES,
     Accepted,
     ComponentRecord,
     ComponentSummary,
@@ -34,9 +33,6 @@ from oplog.codec import decode_value
 from oplog.entry import HINTS, KIND_OF
 
 Json = dict[str, object]
-
-TIMES: Final = frozenset({"at", "retry_at"})
-"""Fields of entries that are wall time."""
 
 
 def error_json(error: ErrorRecord) -> Json:
@@ -256,7 +252,7 @@ def _struct_fields(struct: msgspec.Struct) -> Json:
             continue
         if name == "backtrace" and not value:
             continue  # only a trap has one
-        fields[name] = time_text(value) if name in TIMES else _field(name, value)
+        fields[name] = time_text(value) if name in ENTRY_TIMES else _field(name, value)
     return fields
 
 

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from executor.errors import UsageError
-from executor.records import OplogRecord, time_text
+from executor.records import ENTRY_TIMES, OplogRecord, time_text
 from oplog.codec import decode_value
 from oplog.entry import (
     HINTS,
@@ -56,9 +56,9 @@ GOLEM_KINDS: Final[dict[type, tuple[str, ...]]] = {
 }
 """Other names of kinds, as the oplog search of Golem 1.2 knows them."""
 
-UNLESS_NAMED: Final = frozenset({"index", "at", "retry_at", "hint", "hidden"})
+UNLESS_NAMED: Final = ENTRY_TIMES | {"index", "hint", "hidden"}
 """Fields that every query would meet by accident."""
-TIMES: Final = frozenset({("at",), ("retry_at",)})
+TIMES: Final = frozenset((name,) for name in ENTRY_TIMES)
 
 TOKEN: Final = re.compile(r'\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<word>(?:[^\s()"\\]|\\.)+)|(.))')
 ESCAPED: Final = re.compile(r"\\(.)")

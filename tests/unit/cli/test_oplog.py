@@ -20,6 +20,7 @@ from oplog.entry import (
     Raw,
     Region,
     Start,
+    Suspend,
 )
 from tests.unit.cli.conftest import AT_NS, AT_TEXT
 
@@ -71,6 +72,7 @@ def test_fields_are_json_values_and_absent_ones_are_left_out():
         "failure": {"kind": "guest-trap", "message": "unreachable"}
     }
     assert shape(InvocationFinished(at=1, outcome=Outcome(exit=3)))["outcome"] == {"exit": 3}
+    assert shape(Suspend(at=1, wake_at=AT_NS))["wake_at"] == AT_TEXT
     parent = Parent(worker_id=b"\x01" * 16, cut=9)
     created = shape(Create(at=1, name="a/b", component="a", parent=parent))
     assert created["parent"] == {"worker_id": "01" * 16, "cut": 9}

@@ -23,6 +23,7 @@ from oplog.entry import (
     PendingInvocation,
     Raw,
     Start,
+    Suspend,
 )
 
 AT_NS = 1_700_000_000_123_456_789
@@ -174,6 +175,7 @@ def test_any_text_is_a_query_or_a_refusal():
             ),
         ),
         ("retry_at:2023", Error(at=1, retry_from=3, kind="transient", retry_at=AT_NS)),
+        ("wake_at:2023", Suspend(at=1, wake_at=AT_NS)),
         ("cancel-invocation", CancelPendingInvocation(at=1, key="k")),
         ('key:""', CancelPendingInvocation(at=1, key="k")),
         ("at:5", PendingInvocation(at=1, key="k", function="f", arguments=raw([{"at": 5}]))),
