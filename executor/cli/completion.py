@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
-from executor.cli.command_line import CommandLine
-from executor.cli.output import EXIT_DONE, write_line
+from executor.cli.command_line import CommandLine, command_options
+from executor.cli.output import EXIT_DONE, write_json, write_line
 from executor.errors import ShemError
 from executor.worker.reader import StoreReader
 from oplog.errors import OplogError
@@ -27,12 +27,19 @@ NAMES_MAX: Final = 200
 
 @click.command("completion")
 @click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
-def completion(shell: str) -> int:
+@command_options
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
     """Print what makes SHELL complete commands, options and names.
 
     SHELL is bash, zsh or fish. Names come from the store that the line names, or $SHEM_DATA.
     """
-    write_line(script(shell, click.get_current_context().find_root().command))
+    line = context.ensure_object(CommandLine)
+    text = script(shell, context.find_root().command)
+    if line.json:
+        write_json({"shell": shell, "script": text})
+    else:
+        write_line(text)
     return EXIT_DONE
 
 
@@ -96,7 +103,7 @@ def _bare(path: str) -> str:
 
 def _short(path: str) -> str:
     """`api.add` of `demo:counter/api.{add}`."""
-    interface = path.partition(".{")[0].rpartition("/")[2].partition("@")[0]
+    interface = path.partition(".{")[0].rpartition("/")[2]
     return f"{interface}.{_bare(path)}" if "{" in path else path
 
 

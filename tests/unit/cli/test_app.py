@@ -38,6 +38,7 @@ def test_help_lists_every_command_on_stdout(shem):
         shown = shem(command, "-h")
         assert (shown.code, shown.stderr) == (0, "")
         assert "Commands:" in shown.stdout or f"  shem {command}" in shown.stdout
+        assert "\n  --json " in shown.stdout
 
 
 def test_no_command_at_all_is_bad_usage(shem):

@@ -1,5 +1,6 @@
 """Shell completion: what is suggested where, and a real bash at a real terminal."""
 
+import json
 import os
 import pty
 import select
@@ -21,7 +22,8 @@ TWO = b"""
   (core instance $m (instantiate $M))
   (func $f (canon lift (core func $m "f")))
   (instance $i (export "run-it" (func $f)))
-  (export "x:y/a" (instance $i)) (export "x:y/b" (instance $i)) (export "alone" (func $f)))
+  (export "x:y/a" (instance $i)) (export "x:y/b" (instance $i)) (export "alone" (func $f))
+  (export "x:y/c@1.0.0" (instance $i)) (export "x:y/c@2.0.0" (instance $i)))
 """
 
 
@@ -68,7 +70,8 @@ def suggested(monkeypatch, capfd):
         (("invoke", "t"), ["two/"]),
         (("invoke", "counter/alice", ""), ["add", "get", "fail", "spin"]),
         (("invoke", "counter/new", "g"), ["get"]),
-        (("invoke", "two/x", ""), ["a.run-it", "b.run-it", "alone"]),
+        (("invoke", "two/x", "a"), ["a.run-it", "alone"]),
+        (("invoke", "two/x", "c"), ["c@1.0.0.run-it", "c@2.0.0.run-it"]),
         (("component", ""), ["counter", "two"]),
         (("workers", "co"), ["counter"]),
         (("workers", "--status", "r"), ["running", "retrying"]),
@@ -155,6 +158,13 @@ def put_shem(folder):
         'fi\nprintf "RAN"; printf " <%s>" "$@"; echo\n'
     )
     shem.chmod(0o755)
+
+
+def test_a_script_may_be_had_as_json(capfd):
+    assert main(["completion", "zsh"]) == 0
+    text = capfd.readouterr().out
+    assert main(["completion", "zsh", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"shell": "zsh", "script": text.rstrip("\n")}
 
 
 def test_a_shell_that_is_unknown_is_refused(capfd):
