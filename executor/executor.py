@@ -66,7 +66,7 @@ from executor.worker.file_view import read_file
 from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
 from executor.worker.opening import open_store
-from executor.worker.reader import PROMISES_PER_PAGE, WORKERS_PER_PAGE, StoreReader
+from executor.worker.reader import FOLLOW_S, PROMISES_PER_PAGE, WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
 from executor.worker.revision import Revisions
 from executor.worker.status import REFUSING
@@ -82,6 +82,9 @@ OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
     "cancelled": InvocationCancelled,
     "bad-arguments": BadHandle,
 }
+
+END: Final[list[OplogRecord]] = []
+"""This very list is no page: there are no more."""
 
 
 class Executor:
@@ -308,17 +311,27 @@ class Executor:
     # -- inspecting ----------------------------------------------------------------------------
 
     async def oplog(
-        self, worker: str, first: int = 1, limit: int | None = None, *, search: str | None = None
+        self,
+        worker: str,
+        first: int = 1,
+        limit: int | None = None,
+        *,
+        search: str | None = None,
+        follow: bool = False,
     ) -> AsyncIterator[OplogRecord]:
         """Committed entries from index `first` on, at most `limit`; with `search` those that this
-        query matches (`executor.worker.search`). Read a page at a time on a worker thread.
+        query matches (`executor.worker.search`), with `follow` also those that are committed from
+        now on. Read a page at a time on a worker thread.
 
-        Raises: WorkerNotFound; UsageError for a query that makes no sense.
+        Raises: WorkerNotFound; UsageError for a query that makes no sense; with `follow`
+        WorkerDeleted.
         """
-        pages = self._reader.oplog_pages(worker, first, limit, search=search)
-        while (page := await trio.to_thread.run_sync(next, pages, None)) is not None:
-            for record in page:
+        pages = self._reader.oplog_pages(worker, first, limit, search=search, follow=follow)
+        while (page := await trio.to_thread.run_sync(next, pages, END)) is not END:
+            for record in page or ():
                 yield record
+            if page is None:
+                await trio.sleep(FOLLOW_S)
 
     async def workers(
         self,

@@ -15,11 +15,9 @@ from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
 from executor.cli.output import EXIT_DONE, json_line, stdout_console, write_line
 from executor.records import OplogRecord
 from executor.server.shapes import entry_json
-from executor.worker.reader import StoreReader
+from executor.worker.reader import FOLLOW_S, StoreReader
 from oplog.entry import KIND_OF, TAGS
 
-FOLLOW_S: Final = 0.1
-"""How long `--follow` waits before it looks for more."""
 INDEX_WIDTH: Final = 5
 
 

@@ -70,6 +70,8 @@ from oplog.reader import Reader
 
 WORKERS_PER_PAGE: Final = 50
 PROMISES_PER_PAGE: Final = 50
+FOLLOW_S: Final = 0.1
+"""Seconds after which one who follows an oplog looks for more."""
 EXPORTS_KEPT: Final = 256
 """Revisions whose exports are kept as they were parsed."""
 
@@ -273,31 +275,48 @@ class StoreReader:
         Raises: WorkerNotFound; UsageError for a query that makes no sense.
         """
         for page in self.oplog_pages(name, first, limit, search=search):
-            yield from page
+            yield from page or ()
 
     def oplog_pages(
-        self, name: str, first: int = 1, limit: int | None = None, *, search: str | None = None
-    ) -> Iterator[list[OplogRecord]]:
-        """As `oplog`, a page at a time: no more than 1,024 entries are read at once."""
+        self,
+        name: str,
+        first: int = 1,
+        limit: int | None = None,
+        *,
+        search: str | None = None,
+        follow: bool = False,
+    ) -> Iterator[list[OplogRecord] | None]:
+        """As `oplog`, a page at a time: no more than 1,024 entries are read at once. With `follow`
+        also whatever is committed from then on; None wherever there is no more yet.
+
+        Raises: with `follow` WorkerDeleted once the worker is deleted, also if another has its name
+        by then.
+        """
         query = None if search is None else parse(search)
         worker_id = self.worker_id(name)
-        yield from self._pages(worker_id, self.status(worker_id), first, limit, query)
+        status: Status | None = self.status(worker_id)
+        while status is not None:
+            for page in self._pages(worker_id, status, first, limit, query):
+                yield page
+                limit = None if limit is None else limit - len(page)
+            if not follow or limit == 0:
+                return
+            first = max(first, status.last_index + 1)
+            yield None
+            status = read_status(self.engine, worker_id)
+        raise WorkerDeleted("the worker was deleted", where=name, hint="it has no more entries")
 
     def follow_oplog(
         self, name: str, first: int = 1, *, search: str | None = None, wait: Callable[[], None]
     ) -> Iterator[OplogRecord]:
-        """As `oplog`, and then whatever is committed; `wait` is called before each further look.
-
-        Raises: WorkerDeleted once the worker is deleted, also if another has its name by then.
+        """As `oplog_pages` with `follow`, an entry at a time; `wait` is called before each further
+        look.
         """
-        query = None if search is None else parse(search)
-        worker_id = self.worker_id(name)
-        while (status := read_status(self.engine, worker_id)) is not None:
-            for page in self._pages(worker_id, status, first, None, query):
+        for page in self.oplog_pages(name, first, search=search, follow=True):
+            if page is None:
+                wait()
+            else:
                 yield from page
-            first = max(first, status.last_index + 1)
-            wait()
-        raise WorkerDeleted("the worker was deleted", where=name, hint="it has no more entries")
 
     def _pages(
         self,

@@ -1,11 +1,12 @@
 """Reading what is committed through the library: queries, pages, whose thread waits, and damage."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 import trio
 
-from executor.errors import GuestTrap, PreviousFailed, StoreError, UsageError
+from executor.errors import GuestTrap, PreviousFailed, StoreError, UsageError, WorkerDeleted
 from executor.worker.rows import read_worker_id
 from oplog.engine import Batch, Row
 from oplog.entry import InvocationFinished, InvocationStarted, PendingInvocation
@@ -53,6 +54,28 @@ def test_an_oplog_is_searched_by_the_language_and_read_on_a_worker_thread():
             assert limited == [3]
             with pytest.raises(UsageError, match="closes nothing"):
                 await anext(shem.oplog("adder/w", search="41)"))
+
+    run(case)
+
+
+def test_who_follows_an_oplog_gets_each_entry_once_and_hears_when_its_worker_is_deleted():
+    async def case():
+        async with deployed(ADDER, "adder") as shem:
+            await shem.invoke("adder/w", "add", [41], key="first")
+            seen = []
+
+            async def follow():
+                with suppress(WorkerDeleted):
+                    async for record in shem.oplog("adder/w", search="key:first", follow=True):
+                        seen.append(record.index)  # noqa: PERF401  # until it raises
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(follow)
+                limited = shem.oplog("adder/w", limit=5, follow=True)
+                await shem.invoke("adder/w", "add", [1], key="second")
+                assert [record.index async for record in limited] == [1, 2, 3, 4, 5]
+                await shem.delete("adder/w")
+            assert seen == [2, 3]
 
     run(case)
 
