@@ -244,6 +244,7 @@ RECIPES: dict[str, Recipe] = {
     "command": c_recipe("command"),
     "scribe": c_recipe("scribe"),
     "fetcher": c_recipe("fetcher"),
+    "poster": c_recipe("poster"),
     "stepper": c_recipe("stepper"),
     "auditor": c_recipe("auditor"),
     "approval": c_recipe("approval"),

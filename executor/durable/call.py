@@ -43,7 +43,7 @@ def host_function(
     """The callable of one row. `uses` are the interface's named types, for a row's `answer`."""
     function = f"{interface}.{row.name}" if interface else row.name
     if isinstance(row, Local):
-        return HostFunction(name=row.name, type=function_type, call=row.call)
+        return HostFunction(name=row.name, type=function_type, call=row.call, answer=row.answer)
     encode = compile_request(function_type)
     if isinstance(row, Written):
         call = written_call(function, row, encode, AnswerCodec(function_type.result))
@@ -54,13 +54,15 @@ def host_function(
         call = recorded_call(function, row, encode, answer)
         if row.local is not None:
             call = local_or_recorded(row.local, call)
-        return HostFunction(name=row.name, type=function_type, call=call)
+        return HostFunction(name=row.name, type=function_type, call=call, answer=answer_type)
     if row.asked is not None:
         encode = less_than_all(row.asked)
     call = awaited_call(function, row, encode, answer)
     if row.local is not None:
         call = local_or_awaited(row.local, call)
-    return HostFunction(name=row.name, type=function_type, call=call, waits=True)
+    return HostFunction(
+        name=row.name, type=function_type, call=call, waits=True, answer=answer_type
+    )
 
 
 def local_or_recorded(

@@ -34,6 +34,7 @@ class DeferredFunction:
         name, function_type = parse_function(text, uses)
         self.function = f"{interface}.{name}"
         self._encode_request = compile_request(function_type)
+        self.answer = function_type.result
         self._answers = AnswerCodec(function_type.result)
 
     def begin(

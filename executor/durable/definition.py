@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from executor.durable.function_type import FunctionType
+from executor.wasm.types import WitType
 
 
 class NotReady:
@@ -50,6 +51,8 @@ class Local(msgspec.Struct, frozen=True):
     name: str
     call: Callable[..., Any]
     """`call(state, *arguments) -> value`, on the lane; never waits."""
+    answer: WitType | None = None
+    """Of one that begins a deferred call: the type of that call's answer."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):

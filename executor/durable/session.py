@@ -40,7 +40,7 @@ from executor.durable.reasons import (
 )
 from executor.durable.retrying import Retrying
 from executor.durable.trace import Trace
-from executor.errors import Divergence, InternalError
+from executor.errors import Divergence, GuestError, InternalError
 from executor.replay.claims import (
     Mark,
     claim_invocation,
@@ -238,9 +238,14 @@ class DurableSession:
 
     def jump(self, target: int) -> NoReturn:
         """Leaves the guest, which is to go on from entry `target`. A jump hides itself, so that a
-        replaying guest comes here only where its history ends. Raises: Divergence, LeaveGuest.
+        replaying guest comes here only where its history ends. Raises: Divergence, LeaveGuest,
+        GuestError while an effect is under way: what it came to would be lost.
         """
         self.go_live_for(f"a jump to entry {target}")
+        if self.deferred.in_flight:
+            raise GuestError(
+                "set-oplog-index: durable host calls are still in flight", where=self.worker
+            )
         raise LeaveGuest(Jumped(target))
 
     def go_live_for(self, requested: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from executor.wasm.types import FuncType
+from executor.wasm.types import FuncType, WitType
 
 
 class Waiting(Enum):
@@ -46,6 +46,8 @@ class HostFunction(msgspec.Struct, frozen=True, kw_only=True):
     call: Callable[..., Any]
     """`call(state, *arguments)`, or `call(state, pending, *arguments)` if it waits."""
     waits: bool = False
+    answer: WitType | None = None
+    """The type of what a call of it is answered with, where the guest gets something else."""
 
 
 class HostInterface(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ class Linker:
         self.engine = engine
         self.component = component
         self.boundary = Boundary()
-        self._host = host
+        self.host = host
         self._callbacks: list[Any] = []
         self._resource_types: dict[str, Any] = {}
         self._drops: dict[str, Any] = {}
@@ -89,7 +89,7 @@ class Linker:
                     self._drops[identity] = self.boundary.drop_callback(self._drop_of(resource))
 
     def _drop_of(self, resource: DefinedResource) -> Callable[[Any, int], None]:
-        offered = serving(self._host, resource.defined_in, resource.version)
+        offered = serving(self.host, resource.defined_in, resource.version)
         if offered is None or resource.defined_as not in offered.resources:
             return _ignore_drop
         return offered.resources[resource.defined_as]
@@ -109,7 +109,7 @@ class Linker:
                 )
             )
         original = self._original(read)
-        offered = serving(self._host, original.name, read.version)
+        offered = serving(self.host, original.name, read.version)
         functions = {} if offered is None else {of.name: of for of in offered.functions}
         for name, crossing in read.functions.items():
             function = functions[name]

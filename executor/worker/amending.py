@@ -8,7 +8,7 @@ from executor.wasm.wave import parse_arguments
 from executor.worker.cutting import revert as revert_worker
 from executor.worker.interruption import wait_or_suspended
 from executor.worker.loop import InvocationLoop
-from executor.worker.resolving import answer_type, append_resolution, uncertain_call
+from executor.worker.resolving import append_resolution, uncertain_call
 
 Choice = Literal["repeat", "fail", "value"]
 
@@ -28,7 +28,7 @@ async def resolve(
     """
     worker = loop.worker
     call = await uncertain_call(worker, start)
-    values = [value] if texts is None else parse_arguments(answer_type(call[1]), texts, call[0])
+    values = [value] if texts is None else parse_arguments(call[1], texts, call[0])
     append_resolution(worker, call, choice, values)
     await worker.commit()
     worker.notify()

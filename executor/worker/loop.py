@@ -27,7 +27,7 @@ from typing import Final
 
 import trio
 
-from executor.durable.inbox import Inbox
+from executor.durable.open_effects import WRITES_AWAITED_MAX_S
 from executor.durable.reasons import CommitFailed, Exited, Jumped, Suspended, Unsure
 from executor.durable.retry import TransientError, storable
 from executor.errors import (
@@ -48,6 +48,7 @@ from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
 from executor.worker.cutting import jump_back, roll_back
 from executor.worker.making import make_resident, rebuild
+from executor.worker.rebuild_turn import RebuildTurn
 from executor.worker.resident import Resident
 from executor.worker.status import REFUSING, RESTING
 from executor.worker.worker import Worker
@@ -70,30 +71,6 @@ class Verdict(Enum):
 
 ENDING: Final = frozenset({Verdict.SUSPEND, Verdict.STAND_STILL, Verdict.HOLD})
 """Verdicts after which the loop ends, until it is started again."""
-
-
-class RebuildTurn:
-    """A place among those that replay at the same time; it ends when the instance is live, though
-    the invocation that it goes on with may take for ever.
-    """
-
-    def __init__(self, limiter: trio.CapacityLimiter, inbox: Inbox) -> None:
-        self._limiter = limiter
-        self._inbox = inbox
-        self._held = False
-
-    async def take(self) -> None:
-        await self._limiter.acquire_on_behalf_of(self)
-        self._held = True
-
-    def end(self) -> None:
-        """Any thread; idempotent."""
-        self._inbox.post(self._release)
-
-    def _release(self) -> None:
-        if self._held:
-            self._held = False
-            self._limiter.release_on_behalf_of(self)
 
 
 class InvocationLoop:
@@ -297,11 +274,7 @@ class InvocationLoop:
 
     async def _conclude(self, resident: Resident, outcome: GuestOutcome) -> Verdict:
         """What becomes of the guest that was left: an outcome to record, or nothing of its own."""
-        if isinstance(outcome, Returned):
-            try:
-                await resident.session.deferred.writes_ended()
-            except Exception as failed:
-                outcome = Raised(failed)
+        outcome = await self._end_writes(resident, outcome)
         match outcome:
             case Left(CommitFailed(error)) if isinstance(error, OplogError):
                 return self._hold(error)
@@ -324,6 +297,25 @@ class InvocationLoop:
                 return self._stand_still(error)
             case _:
                 return await self._record(resident, outcome)
+
+    async def _end_writes(self, resident: Resident, outcome: GuestOutcome) -> GuestOutcome:
+        """Awaits the remote writes that are under way beside the guest, so that none has to be
+        repeated: without end before a result or an exit, whose outcome their failure is; else for
+        as long as whoever leaves an instance does, and no effect starts any more.
+        """
+        session = resident.session
+        match outcome:
+            case Returned() | Left(Exited()):
+                try:
+                    await session.deferred.writes_ended()
+                except Exception as failed:
+                    return Raised(failed)
+            case Raised(BadHandle()):
+                pass  # the guest was not called, and its instance is kept
+            case _:
+                if session.live and self.worker.writer.failed is None:
+                    await session.effects.close(writes_awaited_s=WRITES_AWAITED_MAX_S)
+        return outcome
 
     async def _record(self, resident: Resident, outcome: GuestOutcome) -> Verdict:
         """Records how the current invocation left the guest."""

@@ -10,14 +10,17 @@ A repeated call records `begun` before its effect: if that attempt is lost as we
 uncertain again.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import trio
 
 from executor.errors import Uncertain, UsageError
 from executor.wasm.check import canonical_arguments
+from executor.wasm.component import ImportedInterface, serving
+from executor.wasm.host_function import HostInterface
 from executor.wasm.plain import encode_result
-from executor.wasm.types import FuncType
+from executor.wasm.types import FuncType, WitType
 from executor.worker.commits import store_errors
 from executor.worker.worker import Worker
 from oplog.entry import ABSENT, Decision, End, Failure, InvocationFinished, Outcome, Raw, Start
@@ -26,8 +29,9 @@ CHOICES: Final = ("repeat", "fail", "value")
 
 
 async def uncertain_call(worker: Worker, start_index: int) -> tuple[str, FuncType]:
-    """The uncertain call that begins at `start_index`: its function, and the type by which the
-    component imports it. True until something is awaited again.
+    """The uncertain call that begins at `start_index`: its function, and one that takes its answer,
+    as it is recorded, and gives it, so that it reads as an argument. True until something is
+    awaited again.
 
     Raises: UsageError unless the worker waits for a word on just that call.
     """
@@ -52,14 +56,19 @@ async def uncertain_call(worker: Worker, start_index: int) -> tuple[str, FuncTyp
     for imported in revision.component.imports:
         for name, found in imported.functions.items():
             if start.function == (f"{imported.name}.{name}" if imported.name else name):
-                return start.function, found
+                answer = recorded_answer(revision.linker.host, imported, name) or found.result
+                params = () if answer is None else (("value", answer),)
+                return start.function, FuncType(params=params, result=answer)
     raise Uncertain(f"the component imports no {start.function}", where=worker.name)
 
 
-def answer_type(function: FuncType) -> FuncType:
-    """A function that takes the answer of `function` and gives it, so that it reads as one."""
-    params = () if function.result is None else (("value", function.result),)
-    return FuncType(params=params, result=function.result)
+def recorded_answer(
+    host: Sequence[HostInterface], imported: ImportedInterface, name: str
+) -> WitType | None:
+    """The type of what is recorded, where the guest gets something else: a handle, an error."""
+    offered = serving(host, imported.name, imported.version)
+    functions = () if offered is None else offered.functions
+    return next((function.answer for function in functions if function.name == name), None)
 
 
 def append_resolution(
@@ -69,7 +78,6 @@ def append_resolution(
     `value`, if the function has one. Raises: BadArguments.
     """
     function, wit = call
-    wit = answer_type(wit)
     response: Raw = ABSENT
     if choice == "value" and wit.result is not None:
         (value,) = canonical_arguments(wit, values, function)

@@ -9,6 +9,7 @@
 | printer (C)    | demo:printer/api: print, warn, write                | stdout and stderr      |
 | command (C)    | wasi:cli/run: run                                   | wasi:cli               |
 | scribe (C)     | demo:scribe/api: write, write-and-wait, link …      | files, a pollable      |
+| poster (C)     | demo:poster/api: run                                | wasi:http, peer        |
 | auditor (C)    | demo:auditor/api: entries, search                   | golem:api/oplog        |
 | keeper (C)     | demo:keeper/api: count-up, put, look …              | key-value store, blobs |
 | approval (C)   | demo:approval/workflow: request, create, await …    | promises, stdout       |
@@ -96,6 +97,11 @@ def collector_component() -> bytes:
 @cache
 def fetcher_component() -> bytes:
     return recipes.build("fetcher").read_bytes()
+
+
+@cache
+def poster_component() -> bytes:
+    return recipes.build("poster").read_bytes()
 
 
 @cache

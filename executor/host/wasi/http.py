@@ -65,7 +65,7 @@ OUTGOING: Final = host_interface(
     }
     """,
     "0.2",
-    [Local("handle", http_outgoing.handle)],
+    [Local("handle", http_outgoing.handle, http_outgoing.HANDLE.answer)],
     uses=TYPES,
 )
 
