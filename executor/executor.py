@@ -65,6 +65,7 @@ from executor.worker.commits import store_error
 from executor.worker.file_view import read_file
 from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
+from executor.worker.memory import bearable_bytes, relieve_memory
 from executor.worker.opening import open_store
 from executor.worker.reader import FOLLOW_S, PROMISES_PER_PAGE, WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
@@ -134,6 +135,8 @@ class Executor:
                 running = Running(lanes, effects, inbox, http, sockets, nursery)
                 services = worker_services(store, revisions, running, world)
                 shem = cls(directory, services)
+                most_bytes = world.get("memory_bytes_max") or bearable_bytes()
+                nursery.start_soon(relieve_memory, most_bytes, shem._workers.unload_idle)
                 nursery.start_soon(services.wakeups.run)
                 nursery.start_soon(services.stores.blobs.garbage.run)
                 awaited_s = 0.0

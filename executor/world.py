@@ -50,6 +50,9 @@ class World(TypedDict, total=False):
     """What belongs to no caller: a worker that stands still."""
     suspend_after_s: float
     """A wait that is known to take longer gives up its instance; 10 s."""
+    memory_bytes_max: int
+    """While the process has more of its own, idle instances are given up; 80 % of the machine's or
+    container's."""
     store_limits: StoreLimits | None
     """What guests may keep in key-value buckets and blob containers."""
     before_close: Callable[[], None] | None

@@ -47,6 +47,7 @@ from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
 from executor.worker.cutting import jump_back, roll_back
+from executor.worker.idle import Idle
 from executor.worker.making import make_resident, rebuild
 from executor.worker.rebuild_turn import RebuildTurn
 from executor.worker.resident import Resident
@@ -82,12 +83,12 @@ class InvocationLoop:
         self.running = False
         self._scope = trio.CancelScope()
         self._stopped = trio.Event()
-        self._wake = trio.Event()
         self._lost: OplogError | None = None
         """What could not be committed, until the loop has come to its end for it."""
         self._regaining = False
         """Whether somebody waits for room already."""
         self._closed = False
+        self._idle = Idle()
         self._kept_still = 0
         """How many owners' operations are under way during which nothing starts it."""
         worker.on_lost = self._on_lost
@@ -97,7 +98,7 @@ class InvocationLoop:
     def start(self) -> None:
         """Runs the loop, or wakes it, if there is work. Idempotent."""
         if self.running:
-            self._wake.set()
+            self._idle.wake()
         elif self.has_work() and not self._closed and not self._kept_still:
             self.running = True
             self._scope = trio.CancelScope()
@@ -157,6 +158,23 @@ class InvocationLoop:
     def loaded(self) -> bool:
         return self.resident is not None
 
+    @property
+    def _executing(self) -> bool:
+        """Whether an effect is under way beside the guest."""
+        return self.resident is not None and self.resident.session.deferred.in_flight
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when the instance has nothing to do, on trio's clock; None if it has, or if there
+        is none.
+        """
+        since = self._idle.since
+        return None if since is None or self.resident is None or self._executing else since
+
+    def unload(self) -> None:
+        """Gives up an idle instance; the worker goes on as after a crash."""
+        self._idle.end()
+
     async def _run(self) -> None:
         try:
             with self._scope:
@@ -182,13 +200,8 @@ class InvocationLoop:
         unless an effect is under way in it.
         """
         while not self.has_work():
-            self._wake = trio.Event()
             self.worker.notify()
-            with trio.move_on_after(IDLE_UNLOAD_S) as idling:
-                await self._wake.wait()
-            resident = self.resident
-            executing = resident is not None and resident.session.deferred.in_flight
-            if idling.cancelled_caught and not executing:
+            if not await self._idle.wait(IDLE_UNLOAD_S) and not self._executing:
                 return self.has_work()
         return True
 

@@ -6,6 +6,7 @@ Only workers that somebody named or that have work are in memory; everything els
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -129,6 +130,15 @@ class Workers:
     def is_loaded(self, name: str) -> bool:
         loop = self._loops.get(name)
         return loop is not None and loop.loaded
+
+    def unload_idle(self) -> None:
+        """Gives up instances that have been idle longest: a quarter of them, at least one."""
+        idle = [(loop.idle_since, loop) for loop in self._loops.values()]
+        longest = sorted(
+            ((since, loop) for since, loop in idle if since is not None), key=itemgetter(0)
+        )
+        for _, loop in longest[: -(-len(longest) // 4)]:
+            loop.unload()
 
     def _known(self, name: str) -> InvocationLoop | None:
         if name in self._leaving:

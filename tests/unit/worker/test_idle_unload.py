@@ -1,9 +1,11 @@
 import trio
 import trio.testing
 
-from executor import Executor
-from executor.worker import loop
+from executor import Executor, Ok
+from executor.worker import loop, memory
 from tests.support import guests
+from tests.support.executors import deployed
+from tests.support.programs import Gate
 
 
 @trio.testing.trio_test
@@ -26,3 +28,34 @@ async def test_asking_for_an_outcome_again_leaves_an_idle_instance_loaded(tmp_pa
         await shem.wait("adder/one", "first")
         await trio.sleep(0.05)
         assert (await shem.worker("adder/one")).loaded
+
+
+@trio.testing.trio_test
+async def test_idle_instances_are_given_up_while_memory_is_scarce_and_no_others(monkeypatch):
+    monkeypatch.setattr(memory, "LOOK_EVERY_S", 0.01)
+    used = [0]
+    monkeypatch.setattr(memory, "own_bytes", lambda: used[0])
+    gate = Gate()
+    names = [f"relay/{number}" for number in range(5)]
+
+    async with deployed(host=[gate.call], memory_bytes_max=100) as shem:
+
+        async def loaded():
+            return [name for name in names if (await shem.worker(name)).loaded]
+
+        with trio.fail_after(30):
+            for name in names:
+                assert await shem.invoke(name, "count") == 0
+            await shem.submit(names[0], "relay", ["a"], key="k")
+            await gate.entered.wait()
+            used[0] = 100
+            await trio.sleep(0.1)
+            assert await loaded() == names
+            used[0] = 101
+            while (left := await loaded()) != names[:1]:  # which executes
+                assert left == names[:1] + names[-len(left) + 1 :], "idle longest, gone first"
+                await trio.sleep(0.001)
+            gate.go.set()
+            assert (await shem.wait(names[0], "k")).value == Ok("a!")
+            used[0] = 0
+            assert await shem.invoke(names[3], "count") == 0
