@@ -92,9 +92,10 @@ class EffectHandle:
             self._scope.cancel()
 
     async def wait(self) -> None:
-        """Until the effect has ended in whatever way."""
+        """Until the effect has ended in whatever way. Several may wait, and any of them give up."""
         if not self.ended:
-            self._finished = self._finished or trio.Event()
+            if self._finished is None:
+                self._finished = trio.Event()
             await self._finished.wait()
 
 

@@ -10,7 +10,7 @@ import trio
 
 from executor import Transient, WaveArguments, host_function
 from executor.errors import BadArguments, GuestError, GuestTrap, Uncertain
-from oplog.entry import End, Error, InvocationFinished, NoOp, Start
+from oplog.entry import End, Error, Interrupted, InvocationFinished, NoOp, Start
 from tests.support import guests
 from tests.support.executors import LastingEngine, opened, run, until, worker_entries
 from tests.support.http_server import http_server
@@ -26,6 +26,7 @@ class World:
     def __init__(self, answers):
         """`answers` of the peer, one after another; the last one for ever."""
         self.answers = answers
+        self.asked = 0
         self.engine = LastingEngine()
         self.gate = threading.Event()
         self.server = None
@@ -40,6 +41,7 @@ class World:
         async def ask(_call, _n):
             await until(lambda: self.server.requests)  # the write is under way
             self.nursery.start_soon(self._answer_the_write)
+            self.asked += 1
             answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
             if isinstance(answer, Exception):
                 raise answer
@@ -85,6 +87,24 @@ def test_a_failure_that_is_tried_again_repeats_no_write_beside_it(mode):
             assert await invoke(shem, world, f"{mode}P0(1a1)1A0") == "7 200 "
             assert len(world.server.requests) == 1
             assert world.end_of_the_write() < 1 + world.kinds().index(Error)
+            assert (await shem.replay(WORKER)).divergence is None
+
+    run(case)
+
+
+def test_who_interrupts_a_worker_that_awaits_its_writes_awaits_them_too():
+    async def case():
+        async with posting(Transient("busy"), 7) as (shem, world):
+            arguments = [world.server.authority, "P0(1a1)1A0"]
+            await shem.submit(WORKER, "run", arguments, key="k")
+            await until(lambda: world.asked)
+            await trio.sleep(A_MOMENT_S / 4)  # the guest is left, most of the time
+            assert (await shem.interrupt(WORKER)).done
+            assert world.kinds()[-1] is Interrupted
+            world.end_of_the_write()
+            assert (await shem.resume(WORKER, until_ended=True)).done
+            assert (await shem.wait(WORKER, "k")).value == "7 200 "
+            assert len(world.server.requests) == 1
             assert (await shem.replay(WORKER)).divergence is None
 
     run(case)
