@@ -322,7 +322,8 @@ class Decision(Recorded, frozen=True, kw_only=True, tag=TAGS["decision"]):
     start_index: int
     choice: str
     """`asked`: recovery found the call uncertain. `repeat`, `value`, `fail`: what the owner said.
-    `begun`: the one attempt that `repeat` allows is under way."""
+    `begun`: the one attempt that `repeat` allows is under way. `unbegun`: its instance was left
+    before it began, so that it may."""
     value: Raw = ABSENT
 
 

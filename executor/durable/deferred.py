@@ -327,5 +327,6 @@ class DeferredCalls:
             key=call.key,
             run=lambda: call.run(call),
         )
+        once = 0 if may_repeat(call.function_type, idempotent=call.idempotent) else call.index
         effect = session.retrying.wrap(effect, call.index, idempotent=call.idempotent)
-        call.asked = session.effects.begin(effect, done, refused=refused)
+        call.asked = session.effects.begin(effect, done, refused=refused, once=once)

@@ -55,11 +55,12 @@ def perform_effect(effect: Effect) -> Steps:
 class EffectHandle:
     """An effect that was asked for. For the trio thread."""
 
-    __slots__ = ("_finished", "_scope", "cancelled", "done", "effect", "ended")
+    __slots__ = ("_finished", "_scope", "begun", "cancelled", "done", "effect", "ended")
 
     def __init__(self, effect: Effect, done: EffectDone) -> None:
         self.effect = effect
         self.done = done
+        self.begun = False
         self.cancelled = False
         self.ended = False
         self._scope: trio.CancelScope | None = None
@@ -159,6 +160,7 @@ class TrioEffects:
         if handle.cancelled:
             handle.end()
             return None
+        handle.begun = True
         try:
             steps = self._perform(handle.effect)
             wait = steps.send(None)

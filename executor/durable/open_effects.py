@@ -45,6 +45,8 @@ class OpenEffects:
         self._runner = runner
         self.post = post
         self._asked: set[AskedEffect] = set()
+        self._once: dict[AskedEffect, int] = {}
+        """Those that must not be performed twice, with the starts of their calls."""
         self.closing = False
         self.closed = False
 
@@ -55,17 +57,21 @@ class OpenEffects:
         *,
         refused: Callable[[LeaveGuest], None],
         ask: Defer | None = None,
+        once: int = 0,
     ) -> AskedEffect:
-        """Starts `effect`, a write-remote one after a commit, which `ask` may put off.
+        """Starts `effect`, a write-remote one after a commit, which `ask` may put off. `once` is
+        the start of its call if it must not be repeated.
 
         `done` is called on the trio thread, not once the session is closed; `refused` if the commit
         failed.
         """
         asked = AskedEffect()
+        if once:
+            self._once[asked] = once
 
         def ended(answer: object, error: BaseException | None) -> None:
             with self._writer.lock:
-                self._asked.discard(asked)
+                self._forget(asked)
                 if self.closed or asked.dropped:
                     return
                 then = done(answer, error)
@@ -103,9 +109,22 @@ class OpenEffects:
     def drop(self, asked: AskedEffect) -> None:
         """The guest wants no answer any more. Under the worker's lock."""
         asked.dropped = True
-        self._asked.discard(asked)
+        self._forget(asked)
         if asked.handle is not None:
             self.post(asked.handle.cancel)
+
+    def _forget(self, asked: AskedEffect) -> None:
+        self._asked.discard(asked)
+        self._once.pop(asked, None)
+
+    def take_unbegun(self) -> list[int]:
+        """Once the session is closed: the starts of the calls whose effect must not be repeated and
+        has never begun, each told once.
+        """
+        once, self._once = self._once, {}
+        return [
+            start for asked, start in once.items() if asked.handle is None or not asked.handle.begun
+        ]
 
     async def close(self, *, writes_awaited_s: float = WRITES_AWAITED_MAX_S) -> None:
         """Ends the session's effects: no effect starts any more, reads are cancelled, writes are

@@ -189,12 +189,15 @@ class DurableSession:
         return index
 
     def require_decision(self, index: int) -> None:
-        """A call may be performed again only if its owner has said so. Raises: LeaveGuest."""
-        if self.decisions.get(index) != "repeat":
+        """A call may be performed again only if its owner has said so, or if it never was.
+
+        Raises: LeaveGuest.
+        """
+        if self.decisions.get(index) not in {"repeat", "unbegun"}:
             raise LeaveGuest(Unsure(index))
 
     def begin_decided(self, index: int) -> None:
-        """The one attempt that an owner allowed is under way."""
+        """The one attempt that was allowed is under way."""
         self.append(Decision(at=self.wall_ns(), start_index=index, choice="begun"))
 
     def observed(self, at: int) -> None:
@@ -486,8 +489,10 @@ class DurableSession:
                 pending.fail(LeaveGuest(CommitFailed(error)))
 
         self.open_start = index
-        effect = self.retrying.wrap(effect, index, idempotent=self.modes.idempotent)
-        self.effects.begin(effect, done, refused=pending.fail, ask=self.defer)
+        idempotent = self.modes.idempotent
+        once = 0 if may_repeat(effect.function_type, idempotent=idempotent) else index
+        effect = self.retrying.wrap(effect, index, idempotent=idempotent)
+        self.effects.begin(effect, done, refused=pending.fail, ask=self.defer, once=once)
 
     def _leave_if_closing(self) -> None:
         if self.effects.closing:

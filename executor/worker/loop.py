@@ -50,7 +50,8 @@ from executor.worker.cutting import jump_back, roll_back
 from executor.worker.idle import Idle
 from executor.worker.making import make_resident, rebuild
 from executor.worker.rebuild_turn import RebuildTurn
-from executor.worker.resident import Resident
+from executor.worker.resident import Resident, failure
+from executor.worker.resolving import append_unbegun
 from executor.worker.status import REFUSING, RESTING
 from executor.worker.worker import Worker
 from oplog import entry as entries
@@ -205,8 +206,10 @@ class InvocationLoop:
                 return self.has_work()
         return True
 
-    async def _lose_resident(self, *, writes_awaited_s: float) -> None:
-        """Leaves the instance: its effects end, and what it appended is committed."""
+    async def _lose_resident(self, *, writes_awaited_s: float = WRITES_AWAITED_MAX_S) -> None:
+        """Leaves the instance: its effects end, and what it appended is committed. Without time for
+        writes it is a crash, which leaves no word of those that had not begun.
+        """
         resident, self.resident = self.resident, None
         if resident is None:
             return
@@ -214,6 +217,8 @@ class InvocationLoop:
             await resident.close(writes_awaited_s=writes_awaited_s)
             if self.worker.writer.failed is None:
                 try:
+                    if writes_awaited_s:
+                        append_unbegun(self.worker, resident.session.effects.take_unbegun())
                     await self.worker.commit()
                 except StoreError as error:
                     self._refused(error)
@@ -298,7 +303,7 @@ class InvocationLoop:
             case Left(Unsure(start_index)):
                 return await self._ask(start_index)
             case Left(reason) if not isinstance(reason, Exited):
-                await self._lose_resident(writes_awaited_s=0)
+                await self._lose_resident()
                 return Verdict.REBUILD
             case Raised(OplogError() as error):
                 return self._hold(error)
@@ -404,8 +409,8 @@ class InvocationLoop:
         if retry_at is None:
             cause = failure(kind, f"{text} (after {failed_attempts} attempts)")
             return await self._finish(cause, hint)
+        await self._lose_resident()
         worker.append(hint)
-        await self._lose_resident(writes_awaited_s=0)
         await worker.commit()
         worker.deliver_output()
         return Verdict.REBUILD
@@ -413,7 +418,7 @@ class InvocationLoop:
     async def _jump(self, resident: Resident, target: int) -> Verdict:
         """The guest goes on from `target`, or the invocation fails where it cannot."""
         worker = self.worker
-        await self._lose_resident(writes_awaited_s=0)
+        await self._lose_resident()
         await worker.commit()
         refusal = await jump_back(worker, target)
         if refusal is not None:
@@ -424,7 +429,7 @@ class InvocationLoop:
     async def _suspend(self, wake_at: int | None, promises: tuple[str, ...]) -> Verdict:
         """The worker waits without an instance; what wakes it is durable on return."""
         worker = self.worker
-        await self._lose_resident(writes_awaited_s=0)
+        await self._lose_resident()
         at = worker.services.sources.wall_ns()
         worker.append(entries.Suspend(at=at, wake_at=wake_at, promises=promises))
         await worker.commit()
@@ -436,7 +441,7 @@ class InvocationLoop:
     async def _ask(self, start_index: int) -> Verdict:
         """Only the worker's owner can say what became of the call at `start_index`."""
         worker = self.worker
-        await self._lose_resident(writes_awaited_s=0)
+        await self._lose_resident()
         at = worker.services.sources.wall_ns()
         worker.append(entries.Decision(at=at, start_index=start_index, choice="asked"))
         await worker.commit()
@@ -492,8 +497,3 @@ class InvocationLoop:
             return
         self.worker.notify()
         self.start()
-
-
-def failure(kind: str, message: str, backtrace: str = "") -> entries.Outcome:
-    cause = entries.Failure(kind=kind, message=storable(message), backtrace=storable(backtrace))
-    return entries.Outcome(failure=cause)

@@ -12,6 +12,7 @@ import msgspec
 import trio
 
 from executor.durable.reasons import ReachedTarget, Unsure
+from executor.durable.retry import storable
 from executor.durable.session import DurableSession
 from executor.errors import BadHandle, Divergence, InternalError, ReplayPanic, StoreError
 from executor.host.state import HostState
@@ -219,6 +220,12 @@ class Replay:
     def _finish(self, end: Replayed) -> None:
         self._end.append(end)
         self._done(Returned(None))
+
+
+def failure(kind: str, message: str, backtrace: str = "") -> Outcome:
+    """The recordable outcome of a call that failed."""
+    cause = Failure(kind=kind, message=storable(message), backtrace=storable(backtrace))
+    return Outcome(failure=cause)
 
 
 def unlike_recorded(session: DurableSession, outcome: GuestOutcome, index: int) -> GuestOutcome:

@@ -7,7 +7,8 @@
 | fail   | decision, invocation-finished, failure | the worker is failed                |
 
 A repeated call records `begun` before its effect: if that attempt is lost as well, the call is
-uncertain again.
+uncertain again. Nobody is asked about a call whose effect had not begun when its instance was left
+in order, which is recorded: `unbegun`.
 """
 
 from collections.abc import Sequence
@@ -69,6 +70,14 @@ def recorded_answer(
     offered = serving(host, imported.name, imported.version)
     functions = () if offered is None else offered.functions
     return next((function.answer for function in functions if function.name == name), None)
+
+
+def append_unbegun(worker: Worker, starts: Sequence[int]) -> None:
+    """Orders that these calls may be performed: their effects had not begun. Not durable."""
+    with worker.writer.lock, store_errors(worker.name):
+        for start in starts:
+            at = worker.services.sources.wall_ns()
+            worker.append(Decision(at=at, start_index=start, choice="unbegun"))
 
 
 def append_resolution(

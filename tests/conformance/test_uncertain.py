@@ -1,12 +1,17 @@
 """Remote writes that must not be repeated: what recovery does, and what their owner may say."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from executor import WaveArguments
 from executor.errors import BadArguments, GuestError, PreviousFailed, Uncertain, UsageError
 from executor.worker.rows import read_worker_id
-from oplog.entry import Decision, End, InvocationFinished, Jump, Start
+from oplog.codec import decode_entry
+from oplog.entry import Decision, End, Interrupted, InvocationFinished, Jump, Start
+from tests.support.engines import Hold
 from tests.support.executors import (
     LastingEngine,
     check_rows,
@@ -209,5 +214,64 @@ def test_with_idempotence_off_the_guest_sees_an_answer_only_once_it_is_committed
         async with rules(engine, peer) as shem:
             await shem.invoke(WORKER, "run", ["m0 w1 r1 w2 r2"])
         assert seen == [0, 2]
+
+    run(case)
+
+
+class HeldStart(Hold):
+    """Keeps the committer inside the first write of a `start`."""
+
+    def __init__(self):
+        super().__init__()
+        self.armed = True
+
+    def __call__(self, batches):
+        entries = [decode_entry(raw) for batch in batches for _, _, raw in batch.entries]
+        if self.armed and any(isinstance(entry, Start) for entry in entries):
+            self.armed = False
+            super().__call__(batches)
+
+
+@asynccontextmanager
+async def unbegun(leave):
+    """A worker that was left by `leave(shem)` while its first write's start was not durable."""
+    hold = HeldStart()
+    engine = LastingEngine(on_write=hold)
+    peer = RulesPeer()
+    async with rules(engine, peer) as shem, trio.open_nursery() as nursery:
+        await shem.submit(WORKER, "run", ["m0 w1 w2"], key="k")
+        await until(hold.entered.is_set)
+        nursery.start_soon(leave, shem)
+        await wait_all_tasks_blocked(0.01)
+        hold.go.set()
+        yield shem, engine, peer
+
+
+def test_nobody_is_asked_about_a_write_that_had_not_begun_when_its_worker_was_interrupted():
+    async def interrupt(shem):
+        assert (await shem.interrupt(WORKER)).done
+
+    async def case():
+        async with unbegun(interrupt) as (shem, engine, peer):
+            await until(lambda: kinds(engine, WORKER)[-1] is Interrupted)
+            assert (choices(engine), peer.writes) == (["unbegun"], [])
+            assert (await shem.replay(WORKER)).divergence is None
+            await shem.resume(WORKER)
+            assert (await shem.wait(WORKER, "k")).value == 12
+            assert (choices(engine), peer.writes) == (["unbegun", "begun"], [1, 2])
+            check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_crash_says_nothing_of_a_write_that_had_not_begun():
+    async def crash(shem):
+        await shem.crash(WORKER)
+
+    async def case():
+        async with unbegun(crash) as (shem, engine, peer):
+            with pytest.raises(Uncertain):
+                await shem.wait(WORKER, "k")
+            assert (choices(engine), peer.writes) == (["asked"], [])
 
     run(case)
