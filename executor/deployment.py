@@ -32,7 +32,7 @@ from executor.services.files import FileTree
 from executor.services.files_nodes import FileError
 from executor.services.limits import file_limits, recorded_limits
 from executor.wasm.component import Component
-from executor.wasm.engine import memory_bytes_min
+from executor.wasm.engine import memory_bytes_min, table_elements_min
 from executor.worker.commits import submit
 from executor.worker.worker import WorkerServices
 
@@ -114,7 +114,14 @@ def imported_functions(component: Component) -> list[str]:
 def check_files(options: DeployOptions) -> None:
     """Raises: UsageError for an unknown limit, or files that no worker could begin with."""
     files = FileTree(file_limits(recorded_limits(options.get("limits", {}))))
+    check_surroundings("deploy", {}, [file.path for file in options.get("files", ())])
     for file in options.get("files", ()):
+        if file.path.endswith("/"):
+            raise UsageError(
+                f"{file.path!r} names a directory, not a file",
+                where="deploy",
+                hint="give the file's own path at the worker",
+            )
         try:
             files.add_file(file.path, file.content, writable=file.writable, now_ns=0)
         except FileError as refusal:
@@ -123,7 +130,7 @@ def check_files(options: DeployOptions) -> None:
                 where="deploy",
                 hint="each path once, and all within the limit: --limit files=SIZE"
                 if refusal.code in {"exist", "quota"}
-                else "",
+                else "give a path of names, as /etc/rates",
             ) from refusal
 
 
@@ -136,20 +143,23 @@ def compile_checked(
     tell("checking imports")
     host = options.get("host", ())
     services.revisions.check(component, host, host_directory(options))
-    check_memory(wasm, recorded_limits(options.get("limits", {})))
+    check_sizes(wasm, options.get("limits", {}))
     return component
 
 
-def check_memory(wasm: bytes, limits: Mapping[str, int]) -> None:
-    """Raises: UsageError if no instance could be made within the limit."""
-    most = limits.get("memory_bytes")
-    least = 0 if most is None else memory_bytes_min(wasm)
-    if most is not None and least > most:
-        raise UsageError(
-            f"a memory of the component begins with {least:,} bytes, and its limit is {most:,}",
-            where="limit memory",
-            hint=f"deploy with --limit memory={least} or more",
-        )
+def check_sizes(wasm: bytes, limits: Mapping[str, int]) -> None:
+    """Raises: UsageError if no instance could be made within the limits."""
+    for name, what, unit, least_of in (
+        ("memory", "a memory", "bytes", memory_bytes_min),
+        ("tables", "a table", "elements", table_elements_min),
+    ):
+        if name in limits and (least := least_of(wasm)) > limits[name]:
+            raise UsageError(
+                f"{what} of the component begins with {least:,} {unit},"
+                f" and its limit is {limits[name]:,}",
+                where=f"limit {name}",
+                hint=f"deploy with --limit {name}={least} or more",
+            )
 
 
 def revision_row(

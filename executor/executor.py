@@ -21,18 +21,9 @@ from executor.durable.effects import TrioEffects, perform_effect
 from executor.durable.inbox import Bell, Inbox
 from executor.durable.open_effects import WRITES_AWAITED_MAX_S
 from executor.errors import (
-    BadHandle,
-    GuestError,
-    GuestExit,
-    GuestTrap,
     InternalError,
-    InvocationCancelled,
-    InvocationError,
-    LimitError,
     PreviousFailed,
-    ShemError,
     StoreError,
-    UnknownKey,
     UsageError,
 )
 from executor.host import INTERFACES
@@ -67,6 +58,7 @@ from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
 from executor.worker.memory import bearable_bytes, relieve_memory
 from executor.worker.opening import open_store
+from executor.worker.outcomes import error_of, exit_record, failure_record, unknown_key
 from executor.worker.reader import FOLLOW_S, PROMISES_PER_PAGE, WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
 from executor.worker.revision import Revisions
@@ -74,15 +66,6 @@ from executor.worker.status import REFUSING
 from executor.worker.worker import Worker, WorkerServices
 from executor.worker.workers import Workers
 from executor.world import Running, World, worker_services
-
-OUTCOME_ERRORS: Final[dict[str, type[ShemError]]] = {
-    "guest-trap": GuestTrap,
-    "guest-error": GuestError,
-    "guest-exit": GuestExit,
-    "limit": LimitError,
-    "cancelled": InvocationCancelled,
-    "bad-arguments": BadHandle,
-}
 
 END: Final[list[OplogRecord]] = []
 """This very list is no page: there are no more."""
@@ -233,7 +216,7 @@ class Executor:
         """
         found = await self._workers.existing(worker)
         if found.key_state(key) is None:
-            raise UnknownKey(f"no invocation with key {key!r}", where=worker)
+            raise unknown_key(worker, key)
         return await self._wait(found, key, deduplicated=False, timeout_s=timeout_s)
 
     async def invoke(
@@ -256,12 +239,12 @@ class Executor:
         loop.start()
         outcome = found.outcome(await found.wait(accepted.key))
         if outcome.failure is not None:
-            error = OUTCOME_ERRORS.get(outcome.failure.kind, InvocationError)
-            raise error(outcome.failure.message, where=worker)
+            failure = outcome.failure
+            raise error_of(failure_record(worker, failure.kind, failure.message))
         if outcome.exit is not None:
             if outcome.exit == 0:
                 return None
-            raise GuestExit(f"the guest exited with code {outcome.exit}", where=worker)
+            raise error_of(exit_record(worker, outcome.exit))
         return decode_result(wit, outcome.result)
 
     async def _accept(
@@ -366,8 +349,18 @@ class Executor:
                 loop.start()
 
     async def replay(self, worker: str, *, to: int | None = None) -> Rebuild:
-        """Rebuilds the worker beside the living one, up to entry `to`. Appends nothing."""
+        """Rebuilds the worker beside the living one, up to entry `to`. Appends nothing.
+
+        Raises: WorkerNotFound; UsageError if there is no such entry; ReplayPanic, StoreError.
+        """
         loop = await self._workers.loop(worker)
+        last = loop.worker.writer.committed_index
+        if to is not None and not 1 <= to <= last:
+            raise UsageError(
+                f"there is no entry {to} to replay to",
+                where=worker,
+                hint=f"its oplog has the entries 1 to {last}",
+            )
         return await rebuild_beside(loop.worker, to=to)
 
     async def files(self, worker: str, path: str = "/") -> WorkerFile:
@@ -411,7 +404,11 @@ class Executor:
         Raises: WorkerNotFound, UsageError naming the nearest legal cuts, StoreError.
         """
         if (to is None) == (last is None):
-            raise UsageError("give one of `to` and `last`", where="revert")
+            raise UsageError(
+                "a revert goes to an entry, or back by invocations",
+                where="revert",
+                hint="give one of `to` and `last`",
+            )
         loop = await self._workers.stopped(worker)
         return await amending.revert(loop, to=to, last=last, go_on=go_on)
 

@@ -37,7 +37,11 @@ def check_key(key: str) -> None:
     except UnicodeEncodeError:
         size = 0
     if not 1 <= size <= KEY_BYTES_MAX:
-        raise UsageError(f"an idempotency key has 1 to {KEY_BYTES_MAX} bytes of UTF-8", where="key")
+        raise UsageError(
+            f"an idempotency key has 1 to {KEY_BYTES_MAX} bytes of UTF-8",
+            where="key",
+            hint="give a shorter one, as a digest" if key else "give one, or leave it out",
+        )
 
 
 def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | WaveArguments) -> Raw:

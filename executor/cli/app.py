@@ -27,12 +27,13 @@ from executor.cli.output import (
     exit_code,
     leaf_error,
     write_error,
-    write_note,
+    write_remark,
     write_traceback,
 )
 from executor.cli.owner import cancel, delete, interrupt, resolve, resume, revert
 from executor.cli.promise import promise
 from executor.cli.run import run
+from executor.cli.signals import Terminated, end_by_sigterm
 from executor.cli.torture import torture
 from executor.cli.workers import worker, workers
 
@@ -101,12 +102,12 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
     `line` says how stores are opened. Blocks until the command is done.
     """
     line = line or CommandLine()
-    open_missing_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    line.arguments = tuple(given)
-    if instruction := os.environ.get(VARIABLE):
-        return answer_shell(shem, line, instruction)
     try:
+        open_missing_streams()
+        line.arguments = tuple(given)
+        if instruction := os.environ.get(VARIABLE):
+            return answer_shell(shem, line, instruction)
         with shem.make_context("shem", given.copy(), obj=line) as context:
             code = shem.invoke(context)
             sys.stdout.flush()
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
     except Exit as done:
         return done.exit_code
     except NoArgsIsHelpError as error:
-        write_note(error.format_message())
+        write_remark(error.format_message())
         return EXIT_USAGE
     except BrokenPipeError:
         discard_stdout()
@@ -142,4 +143,4 @@ def _refuse(error: BaseException, line: CommandLine, given: Sequence[str]) -> in
     if line.debug:
         write_traceback(error)
     write_error(record, as_json=line.json)
-    return exit_code(record.kind)
+    return end_by_sigterm() if isinstance(leaf, Terminated) else exit_code(record.kind)

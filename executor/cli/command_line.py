@@ -18,7 +18,8 @@ import click
 import trio
 
 from executor.cli.output import leaf_error
-from executor.errors import StoreError
+from executor.cli.signals import ended_by_sigterm
+from executor.errors import StoreError, UsageError
 from executor.server.client import HandedOver, NotServed, is_loaded
 from executor.server.opening import open_or_ask
 from executor.server.operations import Operations
@@ -57,8 +58,15 @@ class CommandLine:
 
     @property
     def store(self) -> Path:
-        """Where the store is: `--data`, else `$SHEM_DATA`, else `./.shem`."""
-        return Path(self.data or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
+        """Where the store is: `--data`, else `$SHEM_DATA`, else `./.shem`. Raises: UsageError."""
+        path = self.data or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+        if path.encode(errors="ignore").decode() != path:
+            raise UsageError(
+                f"{path!r} cannot be a store: its path is not UTF-8",
+                where="--data",
+                hint=f"name another directory with --data or ${STORE_VARIABLE}",
+            )
+        return Path(path)
 
     def read(self, use: Callable[[StoreReader], Answer]) -> Answer:
         """`use` on the store opened for reading, beside whoever runs it. Blocks."""
@@ -84,7 +92,10 @@ class CommandLine:
             self.require_store()
 
         async def opened() -> Answer:
-            async with self._open_executor(self.store, recover=recover, **world) as executor:
+            async with (
+                ended_by_sigterm(),
+                self._open_executor(self.store, recover=recover, **world) as executor,
+            ):
                 return await use(executor)
 
         unreached_since: float | None = None

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
 from executor.cli.command_line import CommandLine, command_options
-from executor.cli.output import EXIT_DONE, write_json, write_line
+from executor.cli.output import EXIT_DONE, write_json, write_text
 from executor.errors import ShemError
 from executor.worker.reader import StoreReader
 from oplog.errors import OplogError
@@ -39,7 +39,7 @@ def completion(context: click.Context, shell: str) -> int:
     if line.json:
         write_json({"shell": shell, "script": text})
     else:
-        write_line(text)
+        write_text(text)
     return EXIT_DONE
 
 

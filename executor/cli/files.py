@@ -1,7 +1,5 @@
 """`shem files`: a worker's files, from outside."""
 
-import json
-
 import click
 
 from executor.cli.command_line import CommandLine, command_options
@@ -46,12 +44,5 @@ def files(context: click.Context, worker: str, path: str) -> int:
 
 
 def _row(file: FileRecord) -> tuple[object, ...]:
-    name = _printable(file.name)
-    if file.target is not None:
-        name += f" -> {_printable(file.target)}"
+    name = file.name if file.target is None else f"{file.name} -> {file.target}"
     return file.kind, file.size, time_text(file.modified_at), name
-
-
-def _printable(name: str) -> str:
-    """A guest's name on one line, without anything that moves a terminal's cursor."""
-    return name if name.isprintable() else json.dumps(name, ensure_ascii=True)

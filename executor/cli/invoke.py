@@ -14,8 +14,8 @@ from executor.cli.output import (
     exit_code,
     write_error,
     write_json,
-    write_line,
     write_note,
+    write_text,
 )
 from executor.cli.parse import WaveArgumentsCommand, pair, seconds, unicode_text
 from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
@@ -190,5 +190,5 @@ def write_invocation(invocation: Invocation, *, as_json: bool) -> int:
     elif invocation.status == "pending":
         write_note(f"pending: {invocation.key}")
     elif invocation.wave:
-        write_line(invocation.wave)
+        write_text(invocation.wave)
     return exit_code(invocation.error.kind) if invocation.error else EXIT_DONE

@@ -12,7 +12,7 @@ from rich.console import Console
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.completion import worker_argument
 from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
-from executor.cli.output import EXIT_DONE, json_line, stdout_console, write_line
+from executor.cli.output import EXIT_DONE, stdout_console, write_json, write_line
 from executor.records import OplogRecord
 from executor.server.shapes import entry_json
 from executor.worker.reader import FOLLOW_S, StoreReader
@@ -80,7 +80,7 @@ def oplog(context: click.Context, /, **asked: Any) -> int:
 
 
 def json_writer() -> Callable[[OplogRecord], None]:
-    return lambda record: write_line(json_line(entry_json(record)))
+    return lambda record: write_json(entry_json(record))
 
 
 def line_writer(console: Console, index_width: int) -> Callable[[OplogRecord], None]:

@@ -1,7 +1,7 @@
 """One entry of an oplog as one line: index, time, kind, and what matters of its fields.
 
-Values are compact JSON, in which every control character is escaped: a guest's text cannot move a
-terminal's cursor or begin a line.
+Values are compact JSON, and control characters are escaped: no text of a guest or of a caller can
+move a terminal's cursor or begin a line.
 """
 
 import json
@@ -9,6 +9,7 @@ from typing import Final
 
 from rich.text import Text
 
+from executor.cli.output import printable, shortened
 from executor.records import OplogRecord, time_text
 from executor.server.shapes import entry_fields
 from oplog.entry import (
@@ -83,7 +84,7 @@ def entry_text(record: OplogRecord, index_width: int, shown_time: slice = WHOLE)
     text.append("~ " if record.hidden else "  ", "red")
     text.append(f"{time_text(entry.at)[shown_time]}  ", "dim")
     text.append(f"{KIND_OF[type(entry)]:<{KIND_WIDTH}}  ", "dim" if record.hidden else style)
-    text.append(_summary(record), dim)
+    text.append(printable(_summary(record)), dim)
     text.rstrip()
     text.end = "\n"
     return text
@@ -110,7 +111,7 @@ def _summary(record: OplogRecord) -> str:
             )
         case PendingInvocation() | InvocationStarted():
             arguments = _value(fields["arguments"])
-            return f"{entry.key}  {entry.function}  {arguments}"
+            return f"{_word(entry.key)}  {entry.function}  {arguments}"
         case InvocationFinished():
             return _outcome(fields["outcome"])
         case Log():
@@ -118,7 +119,7 @@ def _summary(record: OplogRecord) -> str:
             return f"{entry.level:<6}  {about}{_value(entry.text)}"
         case _:
             return "  ".join(
-                f"{name} {value if isinstance(value, str) else _value(value)}"
+                f"{name} {_word(value) if isinstance(value, str) else _value(value)}"
                 for name, value in fields.items()
                 if name not in {"at", "text"}
             )
@@ -137,7 +138,8 @@ def _outcome(outcome: object) -> str:
 
 
 def _value(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    if len(text) > VALUE_LENGTH_MAX:
-        return text[: VALUE_LENGTH_MAX - 1] + "…"
-    return text
+    return _word(json.dumps(value, ensure_ascii=False))
+
+
+def _word(text: str) -> str:
+    return shortened(text, VALUE_LENGTH_MAX)

@@ -8,6 +8,7 @@ Colours appear on terminals only, and not where `NO_COLOR` is set.
 import errno
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ import click
 from rich.cells import cell_len
 from rich.console import Console
 
-from executor.errors import ComponentRejected, ShemError
+from executor.cli.signals import Terminated
+from executor.errors import ComponentRejected, RequestError, ShemError
 from executor.records import ErrorRecord
 from executor.server.shapes import error_json
 from executor.worker.commits import refusal_words
@@ -31,6 +33,13 @@ EXIT_NOT_FOUND: Final = 3
 EXIT_REFUSED: Final = 4
 EXIT_SYSTEM: Final = 5
 EXIT_INTERRUPTED: Final = 130
+
+UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, line separators, and what turns the direction of writing."""
+LONG_WORD: Final = re.compile(r"(\S{100})\S{300,}(\S{50})")
+"""Longer than a worker's name can be; a refusal may repeat whatever was given."""
+ECHOED_MAX: Final = 1_500
+"""Characters of a part of a refusal."""
 
 EXIT_CODES: Final[dict[str, int]] = {
     "usage": EXIT_USAGE,
@@ -71,23 +80,45 @@ def exit_code(kind: str) -> int:
 
 def write_line(line: str) -> None:
     """One line to stdout, as UTF-8 whatever the locale says."""
-    click.echo(encoded(line))
+    write_text(printable(line))
 
 
 def write_note(line: str) -> None:
-    """One line to stderr. Where that cannot be written the exit code has to say it all."""
+    """One line to stderr."""
+    write_remark(printable(line))
+
+
+def write_text(text: str) -> None:
+    """Lines to stdout, as they are."""
+    click.echo(encoded(text))
+
+
+def write_remark(text: str) -> None:
+    """Lines to stderr. Where that cannot be written the exit code has to say it all."""
     with suppress(OSError):
-        click.echo(encoded(line), err=True)
+        click.echo(encoded(text), err=True)
 
 
-def encoded(line: str) -> bytes:
+def encoded(text: str) -> bytes:
     """UTF-8. What is no Unicode text, a terminal may pass any bytes, is shown as its escape."""
-    return line.encode(errors="backslashreplace")
+    return text.encode(errors="backslashreplace")
+
+
+def printable(text: str) -> str:
+    """The text with the escapes of what would begin a line, move a terminal's cursor, or turn the
+    order of what stands beside it.
+    """
+    return UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def shortened(text: str, length_max: int) -> str:
+    """The beginning of a text that is longer than so many characters."""
+    return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
 
 
 def write_json(value: object) -> None:
     """One JSON text on one line of stdout."""
-    write_line(json_line(value))
+    write_text(json_line(value))
 
 
 def json_line(value: object) -> str:
@@ -97,9 +128,9 @@ def json_line(value: object) -> str:
 def write_error(error: ErrorRecord, *, as_json: bool) -> None:
     """The error on stderr, in one line either way."""
     if as_json:
-        write_note(json_line(error_json(error)))
+        write_remark(json_line(error_json(error)))
         return
-    parts = (one_line(part) for part in (error.message, error.where, error.hint))
+    parts = (one_line(error.message), error.where, error.hint)
     write_note(": ".join(("shem", *(part for part in parts if part))))
 
 
@@ -110,7 +141,7 @@ def one_line(text: str) -> str:
 
 def write_traceback(error: BaseException) -> None:
     """For `--debug`: where the error came from, on stderr."""
-    write_note("".join(traceback.format_exception(error)).rstrip())
+    write_remark("".join(traceback.format_exception(error)).rstrip())
 
 
 def leaf_error(error: BaseException) -> BaseException:
@@ -134,7 +165,30 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def error_record(error: BaseException) -> ErrorRecord:
-    """Any exception as what the user is told: kind, sentence, where, what to do."""
+    """Any exception as what the user is told: kind, sentence, where, what to do. Of a refusal that
+    repeats what was given, the middle is left out where it is very long.
+    """
+    record = _error_record(error)
+    if not isinstance(error, RequestError | click.ClickException):
+        return record
+    if isinstance(error, ComponentRejected):
+        return record
+    return ErrorRecord(
+        kind=record.kind,
+        message=abridged(record.message),
+        where=abridged(record.where),
+        hint=abridged(record.hint),
+    )
+
+
+def abridged(text: str) -> str:
+    """Beginning and end of each very long word, and of the whole if it is very long still."""
+    text = LONG_WORD.sub(r"\1…\2", text)
+    half = ECHOED_MAX // 2
+    return text if len(text) <= ECHOED_MAX else f"{text[:half]}…{text[-half:]}"
+
+
+def _error_record(error: BaseException) -> ErrorRecord:
     match error:
         case ShemError():
             return ErrorRecord(
@@ -144,16 +198,18 @@ def error_record(error: BaseException) -> ErrorRecord:
             command = error.ctx.command_path if error.ctx else "shem"
             return ErrorRecord(
                 kind="usage",
-                message=error.format_message().rstrip("."),
+                message=" ".join(error.format_message().split()).rstrip("."),
                 where=command,
                 hint=f"see `{command} --help`",
             )
         case click.ClickException():
-            return ErrorRecord(kind="usage", message=error.format_message())
+            return ErrorRecord(
+                kind="usage", message=error.format_message(), hint="see `shem --help`"
+            )
         case KeyboardInterrupt():
             return ErrorRecord(
                 kind="interrupted",
-                message="interrupted",
+                message="ended by SIGTERM" if isinstance(error, Terminated) else "interrupted",
                 hint="what was accepted goes on when its worker is named again, or with `shem run`",
             )
         case OSError(filename=None):  # of a stream: whatever is done to a file names it
@@ -184,15 +240,15 @@ def table(rows: Sequence[Sequence[object]]) -> list[str]:
 
     A column of numbers is aligned to the right.
     """
-    widths = [max(cell_len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    texts = [[printable(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
     numeric = [all(isinstance(row[n], int) for row in rows[1:]) for n in range(len(widths))]
-    return ["  ".join(_aligned(row, widths, numeric)).rstrip() for row in rows]
+    return ["  ".join(_aligned(row, widths, numeric)).rstrip() for row in texts]
 
 
-def _aligned(row: Sequence[object], widths: Sequence[int], numeric: Sequence[bool]) -> list[str]:
+def _aligned(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> list[str]:
     cells = []
-    for cell, width, right in zip(row, widths, numeric, strict=True):
-        text = str(cell)
+    for text, width, right in zip(row, widths, numeric, strict=True):
         space = " " * (width - cell_len(text))
         cells.append(space + text if right else text + space)
     return cells

@@ -61,7 +61,12 @@ def cancel(context: click.Context, worker: str, key: str) -> int:
     async def run(executor: Operations) -> Done:
         return await executor.cancel(worker, key)
 
-    return write_done(line.run(run), as_json=line.json)
+    done = line.run(run)
+    if line.json:
+        write_json(done_json(done))
+    else:
+        write_line(f"{worker}: {key} {'cancelled' if done.done else 'was cancelled before'}")
+    return EXIT_DONE
 
 
 @click.command("delete")

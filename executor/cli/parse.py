@@ -9,7 +9,7 @@ import click
 
 from executor.records import InitialFile
 
-SIZE: Final = re.compile(r"(\d+)\s*([A-Za-z]*)")
+SIZE: Final = re.compile(r"(\d{1,100})\s*([A-Za-z]*)")
 UNITS: Final[dict[str, int]] = {
     "": 1,
     "b": 1,
@@ -65,17 +65,23 @@ def initial_file(text: str) -> InitialFile:
         if text.endswith(suffix):
             rest, writable = text.removesuffix(suffix), means
     source, divider, path = rest.rpartition(":")
+    unicode_text(path)
     if not divider or not source or not path.startswith("/"):
         raise click.BadParameter(f"{text!r} is not SRC:DST[:ro|rw] with an absolute DST")
+    if path.endswith("/"):
+        raise click.BadParameter(f"{text!r} is to be a file: its DST names a directory")
     return InitialFile(path=path, content=read_file(source), writable=writable)
 
 
-def read_file(path: str) -> bytes:
-    """The file's bytes. Blocks. Raises click's own error with the system's reason."""
+def read_file(path: str, bytes_max: int = -1) -> bytes:
+    """The file's bytes, or the first of them. Blocks. Raises click's own error with the system's
+    reason.
+    """
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            return file.read(bytes_max)
     except OSError as error:
-        raise click.BadParameter(f"{path}: {error.strerror or error}") from error
+        raise click.BadParameter(f"{path or repr(path)}: {error.strerror or error}") from error
 
 
 class WaveArgumentsCommand(click.Command):

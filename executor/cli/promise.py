@@ -8,11 +8,20 @@ import click
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.completion import worker_argument
 from executor.cli.guest_output import write_guest_output
-from executor.cli.output import EXIT_DONE, table, write_json, write_line, write_note
+from executor.cli.output import (
+    EXIT_DONE,
+    shortened,
+    table,
+    write_json,
+    write_line,
+    write_note,
+)
 from executor.cli.parse import read_file
+from executor.errors import BadArguments
 from executor.records import PromiseRecord, time_text
 from executor.server.operations import Operations
 from executor.server.shapes import promise_json, promise_page_json
+from executor.services.promises import VALUE_BYTES_MAX
 from executor.wasm.types import ListType, Primitive
 from executor.wasm.wave import format_wave, parse_wave
 from executor.worker.reader import PROMISES_PER_PAGE
@@ -21,6 +30,8 @@ PAGE_MAX: Final = 1_000
 HEADING: Final = ("PROMISE", "STATUS", "CREATED", "COMPLETED", "VALUE")
 TEXT: Final = Primitive("string")
 NUMBERS: Final = ListType(Primitive("u8"))
+INDEX_MAX: Final = 2**64 - 1
+TOO_LONG: Final = VALUE_BYTES_MAX + 1
 SHOWN_MAX: Final = 60
 """Characters of a value in a list."""
 
@@ -33,7 +44,7 @@ def promise() -> None:
 
 @promise.command("complete")
 @worker_argument
-@click.argument("index", metavar="ID", type=click.IntRange(1, 2**64 - 1))
+@click.argument("index", metavar="ID", type=click.IntRange(1, INDEX_MAX))
 @click.argument("value", metavar="[VALUE]", required=False)
 @click.option("--file", "path", metavar="FILE", help="Take the value's bytes from FILE.")
 @command_options
@@ -49,7 +60,13 @@ def complete(
     line = context.ensure_object(CommandLine)
     if (value is None) == (path is None):
         raise click.UsageError("give one of VALUE and --file")
-    content = value_bytes(value) if value is not None else read_file(path or "")
+    content = value_bytes(value) if value is not None else read_file(path or "", TOO_LONG)
+    if len(content) > VALUE_BYTES_MAX:
+        raise BadArguments(
+            f"a promise's value has at most {VALUE_BYTES_MAX} bytes, and this has more",
+            where=path or "VALUE",
+            hint="put it where the guest can fetch it, and complete the promise with its name",
+        )
     key = str(uuid4())
 
     async def run(executor: Operations) -> bool:
@@ -77,7 +94,7 @@ def complete(
 @click.option(
     "--cursor",
     metavar="C",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, INDEX_MAX),
     default=0,
     help="Go on where the page that named C ended.",
 )
@@ -96,7 +113,7 @@ def list_(context: click.Context, worker: str, limit: int, cursor: int) -> int:
             found.status,
             time_text(found.created_at),
             "" if found.completed_at is None else time_text(found.completed_at),
-            shortened(value_text(found)),
+            shortened(value_text(found), SHOWN_MAX),
         )
         for found in page.promises
     ]
@@ -109,7 +126,7 @@ def list_(context: click.Context, worker: str, limit: int, cursor: int) -> int:
 
 @promise.command("show")
 @worker_argument
-@click.argument("index", metavar="ID", type=click.IntRange(1, 2**64 - 1))
+@click.argument("index", metavar="ID", type=click.IntRange(1, INDEX_MAX))
 @command_options
 @click.pass_context
 def show(context: click.Context, worker: str, index: int) -> int:
@@ -142,7 +159,3 @@ def value_text(found: PromiseRecord) -> str:
         return format_wave(TEXT, found.value.decode())
     except UnicodeDecodeError:
         return format_wave(NUMBERS, found.value)
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX - 1]}…"

@@ -141,7 +141,11 @@ def torture(context: click.Context, /, **asked: Any) -> int:
             with shown_progress(f"running {request.script} undisturbed"):
                 lab.reference()
         except KeyboardInterrupt as interrupt:
-            raise InvocationInterrupted("interrupted before anything was killed") from interrupt
+            raise InvocationInterrupted(
+                "interrupted before anything was killed",
+                where=request.script,
+                hint="run it again: nothing of it is left",
+            ) from interrupt
         report = TortureReport(lab, repeated(line.arguments))
         try:
             with report.shown_progress():
@@ -260,19 +264,36 @@ def try_points(lab: Lab, request: Request, report: TortureReport) -> None:
     points = lab.points(kinds)
     if not points:
         raise UsageError(
-            f"the script comes to no point of the kinds {', '.join(kinds)}", where=request.script
+            f"the script comes to no point of the kinds {', '.join(kinds)}",
+            where=request.script,
+            hint="leave out --points: every kind is tried then",
         )
     if request.sample is not None and request.sample < len(points):
         points = sorted(chance.sample(points, request.sample), key=points.index)
     chains = request.at or lab.chains(points, request.recovery_kills, chance)
+    for kind, number in (chain[0] for chain in request.at):
+        if kind not in GROWING and number > lab.counts().get(kind, 0):
+            raise unreached(lab, request, kind, number)
     report.expect(len(chains))
     for tried in lab.try_chains(chains):
+        if request.at and not tried.case.killed and not tried.verdict.wrong:
+            raise unreached(lab, request, *tried.case.chain[0])
         report.count(tried)
     if not request.at and request.sample is None:
         for kind in (kind for kind in GROWING if kind in kinds):
             for tried in lab.try_beyond(kind):
                 report.expect(1)
                 report.count(tried)
+
+
+def unreached(lab: Lab, request: Request, kind: PointKind, number: int) -> UsageError:
+    """The refusal of a point at which nothing was killed."""
+    return UsageError(
+        f"the script does not come to {kind}:{number}: it has {lab.counts().get(kind, 0)} points"
+        f" of {kind}",
+        where=request.script,
+        hint="choose one of them; without --at every point is tried",
+    )
 
 
 def repeated(arguments: Sequence[str]) -> list[str]:

@@ -7,13 +7,23 @@ import msgspec
 
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.completion import deployed_names, names, worker_argument
-from executor.cli.output import EXIT_DONE, one_line, table, write_json, write_line, write_note
+from executor.cli.output import (
+    EXIT_DONE,
+    one_line,
+    shortened,
+    table,
+    write_json,
+    write_line,
+    write_note,
+)
 from executor.records import WorkerRecord, time_text
 from executor.server.shapes import worker_json, worker_page_json
 from executor.worker.reader import WORKERS_PER_PAGE
 from executor.worker.status import STATES
 
 PAGE_MAX: Final = 1000
+ERROR_MAX: Final = 100
+"""Characters of an error in a list."""
 HEADING: Final = (
     "WORKER", "STATUS", "REVISION", "PENDING", "ENTRIES", "CREATED", "LAST ERROR",
 )  # fmt: skip
@@ -66,7 +76,7 @@ def workers(
             worker.pending,
             worker.entries,
             time_text(worker.created_at),
-            one_line(worker.last_error or ""),
+            shortened(one_line(worker.last_error or ""), ERROR_MAX),
         )
         for worker in page.workers
     ]
@@ -113,6 +123,6 @@ def _worker_lines(worker: WorkerRecord) -> list[str]:
             case bool():
                 text = "yes" if value else "no"
             case _:
-                text = one_line(str(value))
+                text = one_line(str(value)) if name == "last_error" else str(value)
         lines.append(f"{name:<{width}}  {text}")
     return lines

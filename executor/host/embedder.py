@@ -209,7 +209,7 @@ def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
         ) from error
     found = bound_functions(value)
     if not found:
-        raise HostBindingError(
+        raise UsageError(
             f"{name} holds no host function",
             where=where,
             hint="decorate it with @host_function(interface, signature, type=...)",

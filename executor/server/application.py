@@ -218,14 +218,21 @@ class Exchange:
         name = request.path_params["operation"]
         operation = OPERATIONS.get(name)
         if operation is None:
-            await refuse(UsageError(f"there is no operation {name!r}"), wire.NOT_FOUND)(
-                scope, receive, send
+            unknown = UsageError(
+                f"there is no operation {name!r}",
+                where="/v1",
+                hint=f"one of {', '.join(sorted(OPERATIONS))}",
             )
+            await refuse(unknown, wire.NOT_FOUND)(scope, receive, send)
             return
         try:
             asked = msgspec.json.decode(body, type=operation.request)
         except msgspec.MsgspecError as error:
-            refusal = UsageError(f"the request cannot be read: {error}", where=name)
+            refusal = UsageError(
+                f"the request cannot be read: {error}",
+                where=name,
+                hint="send one JSON object, its arguments by name",
+            )
             await refuse(refusal, wire.BAD_REQUEST)(scope, receive, send)
             return
         with self._audience.listening(operation.hears(asked)) as listener:

@@ -19,7 +19,7 @@ import trio
 
 from executor.deployment import DeployOptions, host_directory
 from executor.durable.retry_rules import split
-from executor.errors import Busy, ShemError, StoreError, UsageError
+from executor.errors import Busy, ShemError, StoreError, UsageError, WorkerNotFound
 from executor.records import (
     Accepted,
     Deployed,
@@ -36,6 +36,7 @@ from executor.server.door import was_killed
 from executor.server.exchange import ConnectionLost, Exchange
 from executor.server.operations import Choice
 from executor.server.shapes import Json
+from executor.worker.outcomes import unknown_key
 from executor.world import World, ignore_output
 
 LOADED_WITHIN_S: Final = 2.0
@@ -110,14 +111,18 @@ class AskedExecutor:
         are WAVE texts: their types are known where the component is.
         """
         if not isinstance(arguments, WaveArguments):
-            raise UsageError("another process takes its arguments as WAVE texts", where=worker)
+            raise UsageError(
+                "another process takes its arguments as WAVE texts",
+                where=worker,
+                hint="give them as WaveArguments",
+            )
         texts = tuple(argument.encode(errors="replace").decode() for argument in arguments.texts)
         args, allow_net = new.get("args"), new.get("allow_net")
         request = wire.SubmitRequest(
             worker=worker,
             function=function,
             arguments=texts,
-            key=key or str(uuid4()),
+            key=str(uuid4()) if key is None else key,
             env=new.get("env"),
             args=None if args is None else tuple(args),
             allow_net=None if allow_net is None else tuple(allow_net),
@@ -251,11 +256,15 @@ class AskedExecutor:
 
     async def _begin(self, operation: str, request: msgspec.Struct) -> Exchange:
         try:
+            body = msgspec.json.encode(request)
+        except UnicodeEncodeError as error:
+            raise unsent(request) from error
+        try:
             exchange = await Exchange.connect(self._path)
         except OSError as error:
             raise NotServed(self._busy) from error
         try:
-            await exchange.send(operation, msgspec.json.encode(request))
+            await exchange.send(operation, body)
         except ConnectionLost as error:
             await exchange.close()
             raise self._lost() from error
@@ -323,6 +332,19 @@ async def is_loaded(path: Path, worker: str) -> bool:
         finally:
             await exchange.close()
     return False
+
+
+def unsent(request: msgspec.Struct) -> ShemError:
+    """The refusal of what no JSON holds: a terminal may pass bytes, and nothing is called so."""
+    worker: str = getattr(request, "worker", "")
+    named = worker.encode(errors="ignore").decode() == worker
+    if not named and not isinstance(request, wire.SubmitRequest):
+        return WorkerNotFound(f"no worker {worker!r}", where="store", hint="see `shem workers`")
+    if named and isinstance(request, wire.KeyRequest):
+        return unknown_key(worker, request.key)
+    return UsageError(
+        "what is asked for is not Unicode text", where=worker or "store", hint="write UTF-8"
+    )
 
 
 def invocation_of(answer: object) -> Invocation:

@@ -36,7 +36,9 @@ async def open_served(
     except OSError as error:
         store.close()
         raise StoreError(
-            f"cannot make the store's socket: {error.strerror}", where=str(path)
+            f"cannot make the store's socket: {error.strerror}",
+            where=str(path),
+            hint="keep the store in a directory of this machine that can be written",
         ) from error
     audience = Audience(world.get("on_output"), world.get("report"))
     served: World = {

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from unicodedata import category
 from uuid import uuid4
 
 import msgspec
@@ -126,12 +127,13 @@ def check_component_name(name: str) -> None:
         or size > NAME_BYTES_MAX
         or not unicode
         or "/" in name
-        or "\0" in name
+        or any(category(character) == "Cc" for character in name)
     ):
         raise UsageError(
             f"{name!r} cannot name a component",
             where="deploy",
-            hint=f"use 1 to {NAME_CHARACTERS_MAX} characters without a slash: --name NAME",
+            hint=f"use 1 to {NAME_CHARACTERS_MAX} characters, and {NAME_BYTES_MAX} bytes, without a"
+            " slash or a control character: --name NAME",
         )
 
 
@@ -183,7 +185,11 @@ def read_revision(engine: Engine, name: str, revision: int) -> RevisionRow:
     """Raises: ComponentNotFound."""
     raw = engine.read_row("components", revision_key(name, revision))
     if raw is None:
-        raise ComponentNotFound(f"component {name!r} has no revision {revision}", where="store")
+        raise ComponentNotFound(
+            f"component {name!r} has no revision {revision}",
+            where="store",
+            hint=f"see `shem component {name}`",
+        )
     return decode_revision(raw)
 
 
@@ -200,7 +206,11 @@ def read_components(engine: Engine) -> list[ComponentRow]:
 def read_content(engine: Engine, digest: str) -> bytes:
     raw = engine.read_row("component_bytes", bytes.fromhex(digest))
     if raw is None:
-        raise ComponentNotFound(f"the bytes of {digest} are not in the store", where="store")
+        raise ComponentNotFound(
+            f"the bytes of {digest} are not in the store",
+            where="store",
+            hint="restore the store from a copy",
+        )
     return raw
 
 

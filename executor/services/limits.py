@@ -46,7 +46,11 @@ def recorded_limits(asked: Mapping[str, int]) -> dict[str, int]:
                 hint="write the unit, as memory=64MiB",
             )
         if not 0 <= size <= LIMIT_MAX:
-            raise UsageError(f"{size} cannot be a limit", where=f"limit {name}")
+            raise UsageError(
+                f"{size} cannot be a limit",
+                where=f"limit {name}",
+                hint=f"give a number from 0 to {LIMIT_MAX}",
+            )
     return {RECORDED[name]: size for name, size in asked.items()}
 
 

@@ -1,5 +1,5 @@
 """The binary format of components, as far as wrapping one in another, and looking for the memories
-in it, needs it. Pure.
+and tables in it, needs it. Pure.
 
 A component is a sequence of sections. Those in front, up to the last import, define types, import,
 and name parts of what was imported: its *prologue*. Put in front of another component it means the
@@ -7,7 +7,7 @@ same there, index by index, so an outer component imports what the inner one doe
 reading a type. Source: `design/mvp/Binary.md` of the component model.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Final, TypeAlias
 
@@ -42,11 +42,14 @@ class Sort(IntEnum):
 
 
 _DEPTH_MAX: Final = 100
+CORE_TABLE_SECTION: Final = 4
 CORE_MEMORY_SECTION: Final = 5
 PAGE_BITS: Final = 16
 _HAS_MAX: Final = 1
 _HAS_PAGE_SIZE: Final = 8
-"""Of a memory's flags, in `document/core/binary/types.rst` of the WebAssembly specification."""
+_HAS_FIRST_VALUE: Final = 0x40
+_REFERENCES: Final = frozenset({0x63, 0x64})
+"""Of memories and tables, in `document/core/binary` of the WebAssembly specification."""
 
 Named: TypeAlias = tuple[str, Sort, int]
 """A name for a definition, by its sort and its place among those of its sort."""
@@ -161,34 +164,61 @@ def defines_resources(component: bytes, depth: int = 0) -> bool:
     return False
 
 
-def memory_min(component: bytes, depth: int = 0) -> int:
+def memory_min(component: bytes) -> int:
     """Bytes that the largest linear memory in it, or in a component in it, begins with.
 
     Raises: UnknownShape.
     """
+    return _largest(component, CORE_MEMORY_SECTION, _read_memory)
+
+
+def table_min(component: bytes) -> int:
+    """Elements that the largest table in it, or in a component in it, begins with.
+
+    Raises: UnknownShape.
+    """
+    return _largest(component, CORE_TABLE_SECTION, _read_table)
+
+
+def _largest(component: bytes, section: int, read: Callable[[_Reader], int], depth: int = 0) -> int:
+    """The largest of what such sections of its core modules define; 0 if there is none."""
     if depth > _DEPTH_MAX:
         raise UnknownShape("components nested too deep")
     sizes = [0]
     for kind, start, end in _sections(component):
         if kind == Section.COMPONENT:
-            sizes.append(memory_min(component[start:end], depth + 1))
+            sizes.append(_largest(component[start:end], section, read, depth + 1))
         elif kind == Section.CORE_MODULE:
-            sizes += _module_memories(component[start:end])
+            module = component[start:end]
+            for core_kind, first, last in _sections(module):
+                if core_kind == section:
+                    reader = _Reader(module[first:last])
+                    sizes += [read(reader) for _ in range(reader.number())]
     return max(sizes)
 
 
-def _module_memories(module: bytes) -> Iterator[int]:
-    """Bytes that each memory begins with which a core module defines."""
-    for kind, start, end in _sections(module):
-        if kind != CORE_MEMORY_SECTION:
-            continue
-        reader = _Reader(module[start:end])
-        for _ in range(reader.number()):
-            flags = reader.byte()
-            pages = reader.number()
-            if flags & _HAS_MAX:
-                reader.number()
-            yield pages << (reader.number() if flags & _HAS_PAGE_SIZE else PAGE_BITS)
+def _read_memory(reader: _Reader) -> int:
+    """The bytes that it begins with."""
+    flags = reader.byte()
+    pages = _read_limits(reader, flags)
+    return pages << (reader.number() if flags & _HAS_PAGE_SIZE else PAGE_BITS)
+
+
+def _read_table(reader: _Reader) -> int:
+    """The elements that it begins with."""
+    of = reader.byte()
+    if of == _HAS_FIRST_VALUE:
+        raise UnknownShape("a table with a first value")
+    if of in _REFERENCES:
+        reader.number()
+    return _read_limits(reader, reader.byte())
+
+
+def _read_limits(reader: _Reader, flags: int) -> int:
+    least = reader.number()
+    if flags & _HAS_MAX:
+        reader.number()
+    return least
 
 
 def _sections(component: bytes) -> list[tuple[int, int, int]]:

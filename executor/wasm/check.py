@@ -99,6 +99,7 @@ def compile_canonical(type_: WitType, where: str = "") -> Check:
             raise BadArguments(
                 f"{path}: expected {mismatch.expected}, got {mismatch.found}",
                 where=where,
+                hint="give a value of that type",
                 expected=mismatch.expected,
             ) from None
 

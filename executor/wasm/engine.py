@@ -15,6 +15,7 @@ import faulthandler
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -30,6 +31,7 @@ from executor.wasm.binary import (
     defines_resources,
     memory_min,
     read_prologue,
+    table_min,
 )
 from executor.wasm.component import Component
 from executor.wasm.component_types import async_imports
@@ -190,8 +192,17 @@ def memory_bytes_min(wasm: bytes) -> int:
 
     `wasm` is one that `compile` takes, as bytes or as text.
     """
+    return _least(memory_min, wasm)
+
+
+def table_elements_min(wasm: bytes) -> int:
+    """As `memory_bytes_min`: the elements that the largest table begins with."""
+    return _least(table_min, wasm)
+
+
+def _least(read: Callable[[bytes], int], wasm: bytes) -> int:
     try:
-        return memory_min(_binary(wasm))
+        return read(_binary(wasm))
     except UnknownShape:
         return 0
 
@@ -211,7 +222,10 @@ def _binary(wasm: bytes) -> bytes:
     try:
         return bytes(wasmtime.wat2wasm(bytes(wasm)))
     except (wasmtime.WasmtimeError, UnicodeDecodeError) as error:
-        raise ComponentRejected(f"the WAT text does not parse: {_in_one_line(error)}") from error
+        raise ComponentRejected(
+            f"the WAT text does not parse: {_in_one_line(error)}",
+            hint="correct it there; `wasm-tools parse` draws the place",
+        ) from error
 
 
 def _in_one_line(error: Exception) -> str:

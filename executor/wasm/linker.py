@@ -42,6 +42,7 @@ class Linker:
             raise ComponentRejected(
                 f"the component imports what this executor does not offer: {problems[0]}"
                 + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
+                hint="deploy it again: that says what to do for each",
                 imports=problems,
             )
         self.engine = engine

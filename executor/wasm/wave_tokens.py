@@ -62,6 +62,9 @@ class Token(msgspec.Struct, frozen=True, gc=False):
         return text if self.kind in {"char", "string"} else f'"{text}"'
 
 
+WAVE_HINT: Final = """write WAVE, as 5, 'c', "text", [1, 2], {id: 1}, some(1), ok(1)"""
+
+
 class Source(msgspec.Struct, frozen=True):
     """The text that is read, and what the caller calls it."""
 
@@ -74,7 +77,11 @@ class Source(msgspec.Struct, frozen=True):
         column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
         place = f"column {column}" if "\n" not in self.text else f"line {line}, column {column}"
         raise BadArguments(
-            f"{place}: {message}", where=self.where, hint=hint, column=column, expected=expected
+            f"{place}: {message}",
+            where=self.where,
+            hint=hint or WAVE_HINT,
+            column=column,
+            expected=expected,
         )
 
 

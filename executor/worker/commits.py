@@ -9,6 +9,7 @@ from executor.errors import StoreError
 from executor.services.writing import Written
 from oplog.engine import Batch, CountExceededError, RowChangedError
 from oplog.errors import (
+    FencedError,
     OplogBusyError,
     OplogCorruptError,
     OplogError,
@@ -83,5 +84,10 @@ def refusal_words(error: OplogError) -> tuple[str, str]:
             return "store-corrupt", "restore the store from a copy"
         case OplogFormatError():
             return "store-format", "use the version of Shem that wrote it"
+        case FencedError():
+            return "store-error", "another process runs the store by now: ask again"
         case _:
-            return "store-error", ""
+            return (
+                "store-error",
+                "see that its directory can be read and written; --data DIR names another store",
+            )

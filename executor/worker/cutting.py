@@ -11,12 +11,13 @@ from typing import Final
 
 import trio
 
-from executor.errors import UsageError, WorkerDeleted
+from executor.errors import UsageError
 from executor.replay.regions import Regions
 from executor.replay.spans import Open, Spans
 from executor.services.promises import deletions
 from executor.worker.commits import store_error
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
+from executor.worker.outcomes import deleted_worker
 from executor.worker.status import Cuts, RevertedFold, Status, with_cut
 from executor.worker.worker import Worker
 from oplog.engine import Row
@@ -188,7 +189,7 @@ async def cut_after(worker: Worker, cut: int, tail: int) -> bool:
 def refuse_deleted(worker: Worker) -> None:
     """Raises: WorkerDeleted."""
     if worker.deleted:
-        raise WorkerDeleted("the worker was deleted meanwhile", where=worker.name)
+        raise deleted_worker(worker.name, " meanwhile")
 
 
 def append_revert(worker: Worker, survey: "Survey", gone: Sequence[Row]) -> bool:
@@ -228,7 +229,7 @@ def last_started(
     entries: WorkerEntries, regions: Regions, tail: int, count: int
 ) -> tuple[deque[int], int]:
     """Where the last `count` visible invocations start, and how many there are in all. Blocks."""
-    started: deque[int] = deque(maxlen=max(count, 0))
+    started: deque[int] = deque(maxlen=min(max(count, 0), tail))
     found = 0
     for index, entry in committed_entries(entries, 1, tail):
         if isinstance(entry, InvocationStarted) and not regions.hides(index, entry):

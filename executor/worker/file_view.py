@@ -54,7 +54,9 @@ async def read_file(worker: Worker, path: str) -> WorkerFile:
 def view(files: FileTree, worker: str, path: str) -> WorkerFile:
     """Raises: UnknownFile."""
     if path.encode(errors="ignore").decode() != path:
-        raise UnknownFile(f"{path!r} is not Unicode", where=worker)
+        raise UnknownFile(
+            f"{path!r} is not Unicode text", where=worker, hint="names of files are UTF-8"
+        )
     try:
         inode = files.lookup(ROOT, path.lstrip("/") or ".", follow=True)
     except FileError as refusal:

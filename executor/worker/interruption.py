@@ -9,10 +9,11 @@ from contextlib import suppress
 from typing import Final
 
 from executor.durable.open_effects import WRITES_AWAITED_MAX_S
-from executor.errors import AlreadyExists, Busy, InvocationInterrupted, UnknownKey
+from executor.errors import AlreadyExists, Busy, InvocationInterrupted
 from executor.records import Done
 from executor.worker.commits import store_errors
 from executor.worker.loop import InvocationLoop
+from executor.worker.outcomes import unknown_key
 from executor.worker.status import is_held_up
 from executor.worker.worker import Worker
 from oplog.entry import CancelPendingInvocation, Interrupted, Resumed
@@ -86,7 +87,7 @@ async def cancel(worker: Worker, key: str) -> Done:
     with worker.writer.lock, store_errors(worker.name):
         state = worker.key_state(key)
         if state is None:
-            raise UnknownKey(f"no invocation with key {key!r}", where=worker.name)
+            raise unknown_key(worker.name, key)
         done = key in worker.rows.queue
         if done:
             worker.append(

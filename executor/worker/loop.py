@@ -49,6 +49,7 @@ from executor.worker.commits import store_error
 from executor.worker.cutting import jump_back, roll_back
 from executor.worker.idle import Idle
 from executor.worker.making import make_resident, rebuild
+from executor.worker.outcomes import own_fault
 from executor.worker.rebuild_turn import RebuildTurn
 from executor.worker.resident import Resident, failure
 from executor.worker.resolving import append_unbegun
@@ -454,8 +455,7 @@ class InvocationLoop:
         """Nothing is appended; the worker's waiters hear why."""
         worker = self.worker
         if not isinstance(error, ShemError):
-            text = str(error).removeprefix(f"{worker.name}: ")
-            error = ShemError(f"{type(error).__name__}: {text}", where=worker.name)
+            error = own_fault(worker.name, error)
         worker.trouble = error
         worker.services.report(f"{worker.name}: {error.message}")
         worker.notify()

@@ -13,11 +13,10 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from executor.errors import StoreError, UnknownKey, UsageError, WorkerDeleted, WorkerNotFound
+from executor.errors import StoreError, UsageError, WorkerDeleted, WorkerNotFound
 from executor.records import (
     ComponentRecord,
     ComponentSummary,
-    ErrorRecord,
     Invocation,
     OplogRecord,
     PromisePage,
@@ -47,6 +46,7 @@ from executor.wasm.types import FuncType
 from executor.wasm.wave import format_wave
 from executor.worker.commits import refusal_words
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
+from executor.worker.outcomes import exit_record, failure_record, unknown_key
 from executor.worker.output import read_output
 from executor.worker.rows import (
     SORTABLE_NAME_BYTES_MAX,
@@ -174,7 +174,9 @@ class StoreReader:
     def status(self, worker_id: bytes) -> Status:
         status = read_status(self.engine, worker_id)
         if status is None:
-            raise WorkerNotFound("the worker was deleted", where=worker_id.hex())
+            raise WorkerNotFound(
+                "the worker was deleted", where=worker_id.hex(), hint="see `shem workers`"
+            )
         return status
 
     def worker(self, name: str, *, loaded: bool = False) -> WorkerRecord:
@@ -359,7 +361,7 @@ class StoreReader:
         status = self.status(worker_id)
         state = read_known_key(self.engine, worker_id, status, key)
         if state is None:
-            raise UnknownKey(f"no invocation with key {key!r}", where=name)
+            raise unknown_key(name, key)
         return self.invocation_of(status, worker_id, state, deduplicated)
 
     def invocation_of(
@@ -380,7 +382,7 @@ class StoreReader:
         )
         finished = entries.one(state.finished_index) if state.finished_index else None
         if isinstance(finished, CancelPendingInvocation):
-            error = ErrorRecord(kind="cancelled", message=CANCELLED, where=status.name)
+            error = failure_record(status.name, "cancelled", CANCELLED)
             return replace(record, status="failed", error=error)
         if not isinstance(finished, InvocationFinished):
             return record
@@ -407,19 +409,14 @@ def completed(record: Invocation, finished: InvocationFinished, wit: FuncType) -
     outcome = finished.outcome
     fields = {name: getattr(record, name) for name in record.__struct_fields__}
     if outcome.failure is not None:
-        error = ErrorRecord(
-            kind=outcome.failure.kind, message=outcome.failure.message, where=record.worker
-        )
+        failure = outcome.failure
+        error = failure_record(record.worker, failure.kind, failure.message)
         return Invocation(**fields | {"status": "failed", "error": error})
     if outcome.exit is not None:
         ended: dict[str, object] = {"exit_code": outcome.exit, "result": {"exit": outcome.exit}}
         if outcome.exit == 0:
             return Invocation(**fields | ended | {"status": "completed"})
-        error = ErrorRecord(
-            kind="guest-exit",
-            message=f"the guest exited with code {outcome.exit}",
-            where=record.worker,
-        )
+        error = exit_record(record.worker, outcome.exit)
         return Invocation(**fields | ended | {"status": "failed", "error": error})
     result = outcome.result
     if result is ABSENT or wit.result is None:

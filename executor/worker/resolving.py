@@ -60,7 +60,11 @@ async def uncertain_call(worker: Worker, start_index: int) -> tuple[str, FuncTyp
                 answer = recorded_answer(revision.linker.host, imported, name) or found.result
                 params = () if answer is None else (("value", answer),)
                 return start.function, FuncType(params=params, result=answer)
-    raise Uncertain(f"the component imports no {start.function}", where=worker.name)
+    raise Uncertain(
+        f"the component imports no {start.function}",
+        where=worker.name,
+        hint="its answer has no type: give --repeat or --fail",
+    )
 
 
 def recorded_answer(

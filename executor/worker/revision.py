@@ -174,7 +174,7 @@ def refuse_unused(binding: str, offered: Sequence[EmbedderFunction], component: 
     imported = {(found.name, name) for found in component.imports for name in found.functions}
     names = [(function.interface.partition("@")[0], function.name) for function in offered]
     if imported.isdisjoint(names):
-        held = ", ".join(f"{interface}.{name}" for interface, name in names)
+        held = ", ".join(f"{interface}.{name}" for interface, name in dict.fromkeys(names))
         raise UsageError(
             f"the component imports nothing of --host {binding}, which holds {held}",
             where="deploy",

@@ -57,7 +57,7 @@ def sortable_name(name: str) -> bytes:
 
 
 def key_row(worker_id: bytes, key: str) -> bytes:
-    return worker_id + blake2b(key.encode(), digest_size=16).digest()
+    return worker_id + blake2b(key.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def index_row(worker_id: bytes, index: int) -> bytes:
@@ -265,7 +265,7 @@ def read_status(engine: Engine, worker_id: bytes) -> Status | None:
 
 
 def read_worker_id(engine: Engine, name: str) -> bytes | None:
-    return engine.read_row("worker_names", sortable_name(name))
+    return engine.read_row("worker_names", sortable_name(name)) if name else None
 
 
 def unknown_worker(engine: Engine, name: str) -> WorkerNotFound:

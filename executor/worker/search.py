@@ -98,7 +98,11 @@ Path: TypeAlias = tuple[str, ...]
 def parse(text: str) -> Query:
     """Raises: UsageError naming the column (from 1) where the query stops making sense."""
     if len(text) > LENGTH_MAX:
-        raise UsageError(f"a query has at most {LENGTH_MAX} characters", where="search")
+        raise UsageError(
+            f"a query has at most {LENGTH_MAX} characters, not {len(text)}",
+            where="search",
+            hint="search for a part of it, or search twice",
+        )
     return _Parser(text).query_to_end()
 
 

@@ -25,8 +25,6 @@ from executor.errors import (
     ShemError,
     StoreError,
     Uncertain,
-    UnknownKey,
-    WorkerDeleted,
 )
 from executor.services.files import FileTree
 from executor.services.http_client import HttpClient
@@ -36,6 +34,7 @@ from executor.sources import Sources
 from executor.wasm.lane import Lanes
 from executor.worker.commits import store_error, store_errors
 from executor.worker.entries import WorkerEntries
+from executor.worker.outcomes import deleted_worker, unknown_key
 from executor.worker.output import output_text, read_output
 from executor.worker.revision import Revision, Revisions
 from executor.worker.room import RoomProbe
@@ -226,7 +225,7 @@ class Worker:
         engine = self.services.store.engine
         with self.writer.lock:
             if self.deleted:
-                raise WorkerDeleted("the worker was deleted", where=self.name)
+                raise deleted_worker(self.name)
             known = self.rows.key_state(engine, key)
             if known is not None:
                 if known.digest != request_digest(function, arguments):
@@ -286,15 +285,11 @@ class Worker:
         while True:
             state = self.key_state(key)
             if state is None:
-                raise UnknownKey(
-                    f"no invocation with key {key!r}: it was reverted", where=self.name
-                )
+                raise unknown_key(self.name, key, ": it was reverted")
             if state.finished_index and state.finished_index <= self.writer.committed_index:
                 return state
             if self.gone:
-                raise WorkerDeleted(
-                    "the worker was deleted while its caller waited", where=self.name
-                )
+                raise deleted_worker(self.name, " while its caller waited")
             if self.trouble is not None:
                 raise self.trouble_of(key)
             if self.failure_committed and not state.finished_index:

@@ -16,102 +16,9 @@ from executor.cli.output import exit_code
 from executor.worker.rows import read_worker_id
 from oplog.engine import TABLES, Batch, Row
 from oplog.lmdb_engine import LmdbEngine
-from tests.support import guests, programs
+from tests.support import guests
+from tests.support.bad_files import FILES
 from tests.support.children import ROOT
-
-HOST = """
-from executor import Ok, host_function
-
-def bound(answer):
-    @host_function("demo:relay/peer", "call: func(text: string) -> result<string, string>")
-    def call(call, text):
-        return answer()
-    return call
-
-def fail():
-    raise ValueError("no such account")
-
-raises = bound(fail)
-wrong = bound(lambda: 7)
-surrogate = bound(lambda: Ok("\\ud800"))
-
-class Own(BaseException):
-    pass
-
-def leave(error):
-    raise error
-
-own = bound(lambda: leave(Own("gone")))
-stops = bound(lambda: leave(SystemExit(3)))
-interrupts = bound(lambda: leave(KeyboardInterrupt()))
-"""
-
-EXITS = b"""
-(component
-  (import "wasi:cli/exit@0.2.0" (instance $exit (export "exit-with-code"
-    (func (param "status-code" u8)))))
-  (core func $exit (canon lower (func $exit "exit-with-code")))
-  (core module $M (import "h" "exit" (func $exit (param i32)))
-    (func (export "leave") (call $exit (i32.const 3))))
-  (core instance $m (instantiate $M (with "h" (instance (export "exit" (func $exit))))))
-  (func (export "leave") (canon lift (core func $m "leave"))))
-"""
-
-TWO = b"""
-(component
-  (core module $M (func (export "f")))
-  (core instance $m (instantiate $M))
-  (func $f (canon lift (core func $m "f")))
-  (instance $i (export "run-it" (func $f)))
-  (export "x:y/a" (instance $i)) (export "x:y/b" (instance $i)))
-"""
-
-ILL_FORMED = rb"""
-(component
-  (import "demo:relay/peer" (instance $peer
-    (export "call" (func (param "text" string) (result (result string (error string)))))))
-  (core module $Memory
-    (memory (export "memory") 1)
-    (data (i32.const 8) "\ff\fe text")
-    (data (i32.const 64) "\08\00\00\00\02\00\00\00")
-    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))
-  (core instance $memory (instantiate $Memory))
-  (alias core export $memory "memory" (core memory $mem))
-  (alias core export $memory "cabi_realloc" (core func $realloc))
-  (core func $call (canon lower (func $peer "call") (memory $mem) (realloc $realloc)))
-  (core module $M (import "h" "call" (func $call (param i32 i32 i32)))
-    (func (export "send") (call $call (i32.const 8) (i32.const 2) (i32.const 512)))
-    (func (export "text") (result i32) (i32.const 64))
-    (func (export "char") (result i32) (i32.const 0xd800)))
-  (core instance $m (instantiate $M (with "h" (instance (export "call" (func $call))))))
-  (func (export "send") (canon lift (core func $m "send")))
-  (func (export "text") (result string)
-    (canon lift (core func $m "text") (memory $mem) (realloc $realloc)))
-  (func (export "char") (result char) (canon lift (core func $m "char"))))
-"""
-
-FILES = {
-    "ill.wat": ILL_FORMED,
-    "adder.wat": guests.ADDER,
-    "relay.wat": programs.RELAY,
-    "exits.wat": EXITS,
-    "two.wat": TWO,
-    "empty.wasm": b"",
-    "script.wasm": b"#!/bin/sh\n",
-    "core.wasm": b"\0asm\1\0\0\0",
-    "cut.wasm": b"\0asm\x0d\0\1\0\1\x7f",
-    "torn.wat": b"(component (core",
-    "preview3.wat": b'(component (import "a:b/c" (instance (export "f" (func async)))))',
-    "missing.wat": b"""
-        (component
-          (import "a:b/c@1.0.0" (instance (export "f" (func (result u32)))))
-          (import "wasi:clocks/wall-clock@0.3.0" (instance (export "now" (func)))))""",
-    "differs.wat": b"""
-        (component (import "wasi:clocks/monotonic-clock@0.2.0"
-          (instance (export "now" (func (result string))))))""",
-    "hosts.py": HOST.encode(),
-    "unsigned.py": b"from executor import host_function\nhost_function('a:b/c', '')",
-}
 
 
 class Ran:
@@ -168,6 +75,8 @@ def refused(shem, arguments, *, kind, says, path=None):
     assert (as_json.code, as_json.stdout) == (code, "")
     error = json.loads(as_json.stderr)
     assert error.keys() == {"kind", "message", "where", "hint"}
+    assert error["hint"], "what to do"
+    assert len(ran.stderr) < 2_000
     assert error["kind"] == kind
     if path:
         assert content(path) == before
@@ -204,6 +113,16 @@ def refused(shem, arguments, *, kind, says, path=None):
         (("adder.wat", "--name", "a/b"), "usage", "'a/b' cannot name a component"),
         (("adder.wat", "--name", ""), "usage", "'' cannot name a component"),
         (("adder.wat", "--name", "a\udcff"), "usage", r"'a\udcff' cannot name a component"),
+        (("adder.wat", "--name", "a\nb"), "usage", r"'a\nb' cannot name a component"),
+        (("adder.wat", "--name", "a\x1b[2Jb"), "usage", r"'a\x1b[2Jb' cannot name a component"),
+        (("adder.wat", "--name", "a\x9bb"), "usage", r"'a\x9bb' cannot name a component"),
+        (("adder.wat", "--name", "x" * 10_000), "usage", "x' cannot name a component: deploy"),
+        (("adder.wat", "--limit", "memory=" + "9" * 10_000), "usage", "is not of the form"),
+        (("tables.wat", "--limit", "tables=0"), "usage", "begins with 3 elements, and its limit"),
+        (("adder.wat", "--file", "adder.wat:/x/"), "usage", "its DST names a directory"),
+        (("adder.wat", "--file", "adder.wat:/\udcff"), "usage", "is not Unicode text"),
+        (("",), "usage", "'': Is a directory"),
+        (("relay.wat", "--host", "os:path"), "usage", "os:path holds no host function"),
         (("adder.wat", "--limit", "memory=1"), "usage", "less than one page"),
         (("adder.wat", "--limit", "speed=1"), "usage", "there is no limit 'speed'"),
         (("adder.wat", "--env", "A=\udcff"), "usage", "not Unicode text"),
@@ -234,6 +153,10 @@ def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, kind, says)
         (("adder/a/b", "add", "1"), "usage", "write COMPONENT/NAME"),
         (("adder/" + "x" * 257, "add", "1"), "usage", "1 to 256 Unicode characters"),
         (("adder/\udcff", "add", "1"), "usage", r"'adder/\udcff' does not name a worker"),
+        (("adder/" + "x" * 10_000, "add", "1"), "usage", "x…xxx"),
+        (("adder/w", "y" * 10_000, "1"), "unknown-function", "y…yyy"),
+        (("adder/w", "add", "z" * 10_000), "bad-arguments", "column 1: expected u32, found "),
+        (("adder/w", "add", "1", "--timeout", "z" * 10_000), "usage", "is no number of seconds"),
         (("adder/w", "add", "1", "--key", ""), "usage", "key has 1 to 1024 bytes"),
         (("adder/w", "add", "1", "--key", "k" * 4_096), "usage", "key has 1 to 1024 bytes"),
         (("adder/w", "add", "1", "--key", "é" * 513), "usage", "key has 1 to 1024 bytes"),
@@ -262,6 +185,27 @@ def test_what_cannot_be_invoked_says_why(shem, tmp_path, arguments, kind, says):
         (("workers", "adde"), "unknown-component", "did you mean adder?"),
         (("workers", "--cursor", "zz"), "usage", "'zz' is no cursor"),
         (("workers", "--status", "bad"), "usage", "is not one of 'idle'"),
+        (
+            ("oplog", "adder/w", "--search", "x" * 4_097),
+            "usage",
+            "4096 characters, not 4097",
+        ),
+        (("worker", "adder/" + "x" * 10_000), "unknown-worker", "no worker 'adder/xxx"),
+        (("worker", "adder/x\n\x1b[2J"), "unknown-worker", r"no worker 'adder/x\n\x1b[2J'"),
+        (("worker", ""), "unknown-worker", "no worker ''"),
+        (("oplog", ""), "unknown-worker", "no worker ''"),
+        (("delete", ""), "unknown-worker", "no worker ''"),
+        (("cancel", "adder/w", "\udcff"), "unknown-key", r"with key '\udcff'"),
+        (("revert", "adder/w", "--last", "9" * 30), "usage", "has 1 invocations to revert"),
+        (("promise", "list", "adder/w", "--cursor", "9" * 30), "usage", "is not in the range"),
+        (("components", "--data", "a\udcff"), "usage", "its path is not UTF-8: --data: name"),
+        (("completion",), "usage", "Choose from: bash, zsh, fish: shem completion"),
+        (("workers", "--status", "x" * 10_000), "usage", "is not one of 'idle'"),
+        (
+            ("replay", "adder/w", "--to", "99"),
+            "usage",
+            "no entry 99 to replay to: adder/w: ",
+        ),
         (("crash", "adder/x"), "unknown-worker", "did you mean adder/w?"),
         (("delete", "adder/\udcff"), "unknown-worker", r"no worker 'adder/\udcff'"),
         (("interrupt", "adder/x"), "unknown-worker", "no worker"),
@@ -271,6 +215,7 @@ def test_what_cannot_be_invoked_says_why(shem, tmp_path, arguments, kind, says):
         (("cancel", "adder/w", "k1"), "exists", "has its outcome"),
         (("resolve", "adder/w", "3", "--fail"), "usage", "no call of it is uncertain"),
         (("files", "adder/w", "/x"), "unknown-file", "no file '/x'"),
+        (("files", "adder/w", "\udcff"), "unknown-file", "no file '\N{REPLACEMENT CHARACTER}'"),
         (("invok", "adder/w"), "usage", "Did you mean 'invoke'?"),
         (("oplog",), "usage", "Missing argument 'WORKER'"),
     ],
@@ -333,8 +278,44 @@ def test_what_fails_in_the_guest_or_at_its_host_is_a_sentence_too(
     again = shem("invoke", *invoked, "--key", "k", "--json")
     assert again.code == ran.code
     answer = json.loads(again.stdout or again.stderr)
+    assert answer.get("error", answer)["hint"]
     assert answer.get("error", answer)["kind"] == kind
     assert shem("invoke", "adder/w", "add", "0").stdout == "5\n", "others go on"
+
+
+ODD = "a\nb\x1b[2J\x9b\u202e"
+SHOWN = r"a\nb\x1b[2J\x9b\u202e"
+
+
+def test_names_and_keys_move_no_cursor_and_begin_no_line(shem):
+    """Those of workers and keys may hold anything; JSON has them as they are."""
+    worker = f"adder/{ODD}"
+    assert shem("invoke", worker, "add", "1", "--key", ODD).stdout == "1\n"
+    lines = shem("workers").stdout.splitlines()
+    assert len(lines) == 3
+    assert lines[1].startswith(f"adder/{SHOWN}  idle")
+    columns = zip(lines, ("STATUS", "idle", "idle"), strict=True)
+    assert len({line.index(what) for line, what in columns}) == 1
+    found = shem("workers", "--json").stdout
+    assert [item["worker"] for item in json.loads(found)["workers"]] == [worker, "adder/w"]
+    for command in (
+        ("worker", worker),
+        ("oplog", worker),
+        ("crash", worker),
+        ("interrupt", worker),
+        ("files", worker),
+        ("cancel", worker, ODD),
+        ("invoke", worker, "add", "2", "--key", ODD),
+        ("invoke", worker, ODD),
+        ("delete", worker),
+        ("delete", worker),
+    ):
+        ran = shem(*command)
+        text = ran.stdout + ran.stderr
+        assert not {"\x1b", "\x9b", "\u202e"} & set(text), command
+        assert not any(line.startswith("b\\") for line in text.splitlines()), command
+        if command[0] != "files" and command[2:] != (ODD,):
+            assert SHOWN in text, command
 
 
 # -- stores ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from executor import RetryPolicy, Transient
 from executor.errors import GuestError, UsageError
 from executor.server.client import ask
 from executor.server.serving import open_served
-from executor.wasm.engine import memory_bytes_min
+from executor.wasm.engine import memory_bytes_min, table_elements_min
 from oplog.entry import Create, Error
 from tests.support import guests
 from tests.support.engines import Hold
@@ -211,6 +211,41 @@ def test_what_a_memory_begins_with_is_read_from_any_component():
     assert memory_bytes_min(b"(component)") == 0
     small = b"(component (core module (memory 1 (pagesize 1))) (core module (memory 0)))"
     assert memory_bytes_min(small) == 1
+
+
+TABLES = b"""
+(component
+  (component
+    (core module $M (table 7 9 funcref) (table 2 (ref null func)))
+    (core instance (instantiate $M)))
+  (core module $N (table 1 externref) (func (export "f")))
+  (core instance $n (instantiate $N))
+  (func (export "f") (canon lift (core func $n "f"))))
+"""
+
+
+def test_a_limit_of_tables_below_what_the_component_begins_with_is_refused():
+    async def case():
+        async with opened(LastingEngine()) as shem:
+            for size in (0, 6):
+                with pytest.raises(UsageError) as refused:
+                    await shem.deploy(TABLES, name="c", limits={"tables": size})
+                assert refused.value.message == (
+                    f"a table of the component begins with 7 elements, and its limit is {size}"
+                )
+                assert refused.value.where == "limit tables"
+            assert await shem.components() == ()
+            await shem.deploy(TABLES, name="c", limits={"tables": 7})
+            assert await shem.invoke("c/w", "f") is None
+
+    run(case)
+
+
+def test_what_a_table_begins_with_is_read_where_it_can_be_told():
+    assert table_elements_min(TABLES) == 7
+    assert table_elements_min(b"(component)") == 0
+    first = b"(component (core module (func $f) (table 9 funcref (ref.func $f))))"
+    assert table_elements_min(first) == 0
 
 
 # -- host bindings ---------------------------------------------------------------------------------

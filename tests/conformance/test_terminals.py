@@ -32,12 +32,17 @@ def test_a_command_asks_the_process_that_runs_the_store_and_answers_the_same(ter
         ("invoke", "adder/w", "add", '"x"'): 2,
         ("invoke", "nobody/w", "add", "2"): 3,
         ("delete", "nothing/nobody"): 3,
+        ("invoke", "adder/w", "add", "2", "--key", ""): 2,
+        ("cancel", "adder/w", "\udcff"): 3,
+        ("replay", "adder/w", "--to", "9" * 30): 2,
     }
     said = {arguments: terminals.shem(*arguments) for arguments in refusals}
     assert [ended.code for ended in said.values()] == list(refusals.values())
     rebuilt = terminals.shem("crash", "adder/w", "--json")
     assert (rebuilt.code, rebuilt.json["divergence"]) == (0, None)
     assert terminals.shem("replay", "adder/w", "--json").json["replayed"] == 4
+    assert terminals.shem("delete", "adder/\udcff").code == 3
+    assert terminals.shem("invoke", "adder/\udcff", "add", "1").code == 2
     failed = terminals.shem("invoke", "adder/bad", "fail")
     assert failed.code == 1
     assert "unreachable" in failed.stderr
@@ -247,7 +252,7 @@ def test_a_worker_is_interrupted_and_resumed_from_other_terminals(terminals):
     assert terminals.shem("run", "--until-idle").code == 0
     assert terminals.status("adder/w") == "interrupted"
     assert terminals.shem("invoke", *waiting).code == 130
-    assert terminals.shem("cancel", "adder/w", "k2").stdout == "adder/w: interrupted\n"
+    assert terminals.shem("cancel", "adder/w", "k2").stdout == "adder/w: k2 cancelled\n"
     assert terminals.shem("invoke", *waiting).json["error"]["kind"] == "cancelled"
     assert terminals.shem("cancel", "adder/w", "nobody's").code == 3
     terminals.serve()

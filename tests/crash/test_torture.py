@@ -288,6 +288,22 @@ def test_a_script_that_comes_to_no_such_point_proves_nothing(shem, here):
     told = shem("torture", *COUNTER, "--points", "before-effect,after-effect")
     assert (told.code, told.out) == (2, "")
     assert "comes to no point of the kinds before-effect, after-effect" in told.err
+    for at, count in (("before-effect:1", 0), ("append:999", None), ("before-result:2", 1)):
+        told = shem("torture", *COUNTER, "--at", at)
+        assert (told.code, told.out) == (2, "")
+        kind = at.partition(":")[0]
+        assert f"does not come to {at}: it has " in told.err
+        assert f" points of {kind}: script.txt: choose one of them" in told.err
+        assert count is None or f"it has {count} points" in told.err
+
+
+@pytest.mark.parametrize("script", ["", "# nothing\n\n"])
+def test_a_script_without_an_invocation_is_refused(shem, here, script):
+    (here / "script.txt").write_text(script)
+    told = shem("torture", *COUNTER)
+    assert (told.code, told.out) == (2, "")
+    assert "the script asks for nothing: script.txt: write lines of" in told.err
+    assert shem("torture", *COUNTER, "--sample", "0").code == 2
 
 
 def test_many_kills_of_recoveries_have_one_folder_and_one_command(shem):

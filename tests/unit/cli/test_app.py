@@ -1,11 +1,25 @@
 import json
 
 import pytest
+from click import BadParameter
 
 from executor.cli import command_line
 from executor.cli.app import shem as shem_group
-from executor.cli.output import EXIT_CODES, exit_code, leaf_error
-from executor.errors import ComponentRejected, InternalError, StoreError, UsageError
+from executor.cli.output import (
+    EXIT_CODES,
+    error_record,
+    exit_code,
+    leaf_error,
+    printable,
+    table,
+)
+from executor.errors import (
+    ComponentRejected,
+    GuestError,
+    InternalError,
+    StoreError,
+    UsageError,
+)
 from oplog.errors import OplogBusyError, OplogFullError
 
 KINDS = """usage, bad-arguments, component-rejected, unknown-component, unknown-worker,
@@ -159,6 +173,32 @@ def test_output_without_a_reader_ends_quietly(shem, store, monkeypatch, counter)
     monkeypatch.setattr("executor.cli.deploy.write_line", gone)
     monkeypatch.setattr("executor.cli.app.discard_stdout", lambda: None)
     assert shem("components") == (0, "", "")
+
+
+def test_of_a_very_long_refusal_the_middle_is_left_out_but_never_of_a_list_of_imports():
+    long = "x" * 10_000
+    for error in (UsageError(f"{long} is wrong", hint=long), BadParameter(f"{long} is wrong")):
+        told = error_record(error)
+        assert len(told.message) < 600
+        assert told.message.endswith("is wrong")
+        assert len(told.hint) < 600
+    assert error_record(ComponentRejected(long)).message == long
+    assert error_record(GuestError(long)).message == long, "what the guest said"
+
+
+def test_what_moves_a_cursor_is_escaped_and_other_languages_are_not():
+    assert printable("a\r\x07\x7f\x85\u2028\u2067b") == r"a\r\x07\x7f\x85\u2028\u2067b"
+    for text in (
+        "grüß dich",
+        "日本\u3000語",
+        "\u0645\u06cc\u200c\u062e",
+        "👩\u200d🚀",
+        "\\n",
+        "1\xa0000",
+    ):
+        assert printable(text) == text
+    [_, line] = table([("NAME",), ("a\tb",)])
+    assert line == r"a\tb"
 
 
 def test_the_version_is_told(shem):

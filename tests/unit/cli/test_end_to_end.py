@@ -1,5 +1,6 @@
 """The command line on a real store with a real component; what is killed are child processes."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -219,6 +220,64 @@ def test_readers_and_every_other_command_work_beside_the_process_that_runs_the_s
         assert process.stderr.read().startswith(b"shem: interrupted: ")
     assert (again.code, again.json) == (0, first | {"deduplicated": True})
     assert not (tmp_path / ".shem" / "control.sock").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_sigterm_ends_what_runs_the_store_as_a_ctrl_c_does_and_by_that_signal(
+    shem, tmp_path, options
+):
+    """Also where a script has started it in the background, which ignores Ctrl-C."""
+    command = (sys.executable, "-m", "executor.cli", "run", *options)
+    ignoring = ("sh", "-c", 'trap "" INT; exec "$@"', "sh", *command)
+    with subprocess.Popen(
+        ignoring, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (tmp_path / ".shem" / "control.sock").exists():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert shem("invoke", "counter/a", "add", "5").stdout == "5\n"
+            process.terminate()
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, out) == (-signal.SIGTERM, "")
+    assert err.count("\n") == 1
+    assert ("ended by SIGTERM: what was accepted" in err) == (not options)
+    if options:
+        assert json.loads(err)["kind"] == "interrupted"
+    assert not (tmp_path / ".shem" / "control.sock").exists()
+    assert shem("invoke", "counter/a", "add", "1").stdout == "6\n"
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "executor.cli.app":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["shem", *sys.argv[1:]]
+from executor.cli import main
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_ctrl_c_while_the_command_is_imported_is_one_line(options):
+    ran = subprocess.run(
+        (sys.executable, "-c", INTERRUPTED_IMPORT, "components", *options),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (130, "")
+    if options:
+        assert json.loads(ran.stderr)["kind"] == "interrupted"
+    else:
+        assert ran.stderr == "shem: interrupted: run it again\n"
 
 
 @pytest.mark.parametrize(

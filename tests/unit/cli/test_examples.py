@@ -56,7 +56,7 @@ OUTPUT = {
     "shem invoke counter/alice add 5 --key order-17": "5\n",
     """shem invoke bank/alice transfer '"bob"' 250""": "500\n",
     "shem files bank/alice /etc/rates": "EUR,2\n",
-    "shem cancel counter/alice order-18": "counter/alice: idle\n",
+    "shem cancel counter/alice order-18": "counter/alice: order-18 cancelled\n",
     "shem revert bank/alice --last 1": "bank/alice: idle\n",
 }
 

@@ -46,7 +46,7 @@ def test_a_directory_is_a_table_whose_names_cannot_move_the_cursor(shem, files):
         f"directory         0  {AT_TEXT}  notes",
         f"regular-file   1234  {AT_TEXT}  rates.csv",
         f"symbolic-link     9  {AT_TEXT}  latest -> rates.csv",
-        f'regular-file      5  {AT_TEXT}  "red\\u001b[31m\\n"',
+        f"regular-file      5  {AT_TEXT}  red\\x1b[31m\\n",
     ]
     assert shem("files", WORKER, "/empty") == (0, "", "")
 

@@ -6,7 +6,6 @@ import pytest
     [
         (("interrupt",), ("interrupt", "counter/alice"), "interrupted"),
         (("resume",), ("resume", "counter/alice", True), "idle"),
-        (("cancel", "k2"), ("cancel", "counter/alice", "k2"), "running"),
         (("delete",), ("delete", "counter/alice"), "deleted"),
     ],
 )
@@ -17,3 +16,10 @@ def test_a_command_of_the_owner_answers_what_was_done(shem, store, alice, argume
     assert store.calls == [call]
     assert shem(command, "counter/alice", *rest) == (0, f"counter/alice: {status}\n", "")
     assert shem(command, "counter/bob", *rest).code == 3
+
+
+def test_a_cancelled_key_is_told_by_its_name_and_the_worker_by_its_status(shem, store, alice):
+    assert shem("cancel", "counter/alice", "k\n2") == (0, "counter/alice: k\\n2 cancelled\n", "")
+    assert store.calls == [("cancel", "counter/alice", "k\n2")]
+    told = shem("cancel", "counter/alice", "k2", "--json").json
+    assert told == {"worker": "counter/alice", "done": True, "status": "running"}

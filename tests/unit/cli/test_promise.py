@@ -79,15 +79,20 @@ def test_a_value_is_text_numbers_or_a_file(shem, tmp_path):
         (("complete", W, "1", "[256]"), 2, "bad-arguments"),
         (("complete", W, "1", '"a"'), 3, "unknown-promise"),
         (("complete", W, "0", '"a"'), 2, "usage"),
+        (("complete", W, "1", "--file", "large"), 2, "bad-arguments"),
+        (("complete", W, "1", "--file", "nowhere"), 2, "usage"),
         (("complete", "approval/nobody", "1", '"a"'), 3, "unknown-worker"),
         (("show", W, "1"), 3, "unknown-promise"),
         (("list", "approval/nobody"), 3, "unknown-worker"),
     ],
 )
-def test_what_cannot_be_completed_is_refused(shem, arguments, code, kind):
+def test_what_cannot_be_completed_is_refused(shem, tmp_path, arguments, code, kind):
     made(shem)
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(10**8)
     refused = shem("promise", *arguments, "--json")
     assert (refused.code, refused.error["kind"]) == (code, kind)
+    assert refused.error["hint"]
 
 
 def test_a_long_list_comes_in_pages(shem):
