@@ -113,6 +113,14 @@ class OpenEffects:
         if asked.handle is not None:
             self.post(asked.handle.cancel)
 
+    def stop(self, asked: AskedEffect) -> None:
+        """As `drop`, on the trio thread: the effect does nothing more."""
+        with self._writer.lock:
+            asked.dropped = True
+            self._forget(asked)
+        if asked.handle is not None:
+            asked.handle.cancel()
+
     def _forget(self, asked: AskedEffect) -> None:
         self._asked.discard(asked)
         self._once.pop(asked, None)

@@ -62,6 +62,8 @@ class TransientError(Exception):
     """A short word for what went wrong, as `rate-limited`."""
     retry_after_s: float = 0.0
     """How long the peer asks to be left alone."""
+    function: str = ""
+    """Of the call that failed, if it is not the one that meets it."""
     chosen: Chosen | None = None
     """Set where the failure is first met."""
 
@@ -94,12 +96,17 @@ class TransientAnswer(TransientError):
         message: str,
         answer: object,
         *,
+        function: str = "",
         status: int | None = None,
         kind: str = "",
         retry_after_s: float = 0.0,
     ) -> None:
+        """`function` is that of the call which failed, where another one meets it: a read of what
+        a request was answered with. Rules are those of the former, and a status is no answer then.
+        """
         super().__init__(message, status=status, kind=kind, retry_after_s=retry_after_s)
         self.answer = answer
+        self.function = function
 
 
 def retry_delay_s(

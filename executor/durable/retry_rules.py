@@ -69,8 +69,13 @@ class RetryRules:
         self._rules = [CompiledRule(rule) for rule in rules]
 
     def choose(self, function: str, failure: TransientError, own: RetryPolicy) -> Chosen:
-        """The policy of a failure; `function` is "" for a trap."""
-        is_answer = isinstance(failure, TransientAnswer) and failure.status is not None
+        """The policy of a failure that a call of `function` met, "" for a trap."""
+        is_answer = (
+            isinstance(failure, TransientAnswer)
+            and failure.status is not None
+            and not failure.function
+        )
+        function = failure.function or function
         for rule in self._rules:
             if (rule.statuses or not is_answer) and rule.fits(function, failure):
                 return rule.chosen

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from executor.durable.retry import TransientAnswer
 from executor.host.pollables import AlwaysReady, Pollable
 from executor.host.state import HostState
 from executor.wasm.values import Variant
@@ -88,7 +89,23 @@ class Failure(msgspec.Struct, frozen=True):
     """A case of the error-code of its interface, without payload."""
     message: str
     transient: bool = False
-    """It may pass, if what failed is tried again; not recorded."""
+    """It may pass, if what failed is tried again. Not recorded, as what follows is not."""
+    function: str = ""
+    """Of the call that failed, where the stream belongs to one: its retry rules hold."""
+    status: int | None = None
+    """Of HTTP."""
+    retry_after_s: float = 0.0
+
+    def passing(self, answer: object) -> TransientAnswer:
+        """What an effect raises of it; `answer` is the guest's if it is not tried again."""
+        return TransientAnswer(
+            self.message,
+            answer,
+            kind=self.code,
+            function=self.function,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+        )
 
 
 class RemoteInput(InputStream):

@@ -86,13 +86,25 @@ class Ended(msgspec.Struct, frozen=True):
 class HttpFailure(Exception):
     """A request or its response failed."""
 
-    def __init__(self, code: Variant, message: str, *, transient: bool = False) -> None:
-        """`code` is an `error-code` of wasi:http/types."""
+    def __init__(
+        self,
+        code: Variant,
+        message: str,
+        *,
+        transient: bool = False,
+        status: int | None = None,
+        retry_after_s: float = 0.0,
+    ) -> None:
+        """`code` is an `error-code` of wasi:http/types; `status` that of a response which is not
+        the one that was to come, with the pause that its peer asks for.
+        """
         super().__init__(message)
         self.code = code
         self.message = message
         self.transient = transient
         """Whether it may pass: the same request may succeed in a moment."""
+        self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class StaleConnection(Exception):

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 from executor.torture.plan import AnyEvent, Files, Found, Opened, Outcome, Refused
 from executor.worker.status import REFUSING
 
+PIECES: Final = "wasi:io/streams."
+"""What comes of a stream comes in as many pieces as the network makes of it."""
 WORD: Final = re.compile(r"[\w.:+/=-]+|.", re.DOTALL)
 SHOWN_MAX: Final = 200
 
@@ -81,7 +83,7 @@ def worker_account(found: Found) -> Account:
         account[Label(found.worker, "waiting invocations")] = str(found.pending)
     counts: dict[str, int] = defaultdict(int)
     for call in found.calls:
-        if not call.hidden:
+        if not call.hidden and not call.function.startswith(PIECES):
             counts[call.invocation] += 1
             label = Label(
                 f"key {call.invocation} of {found.worker}", f"effect {counts[call.invocation]}"

@@ -36,6 +36,7 @@ from oplog.entry import (
     Start,
 )
 
+HTTP_REQUEST: Final = "wasi:http/outgoing-handler.handle"
 TEXT_MAX: Final = 4_000
 """A longer request or response is told by its beginning; all of it is recorded."""
 
@@ -132,6 +133,7 @@ def recorded_calls(worker_id: bytes, history: History) -> list[Call]:
                 hidden=regions.hides(index, entry),
                 asked=derived[1],
                 begun=begun[index],
+                asked_on=end is not None and is_asked_on(entry.function, end.response),
             )
         )
     return calls
@@ -159,6 +161,16 @@ def doubles(history: History) -> list[str]:
             case _:
                 pass
     return [f"{whose} has {count} {kind}" for (kind, whose), count in seen.items() if count > 1]
+
+
+def is_asked_on(function: str, response: Raw) -> bool:
+    """Whether the answer is an HTTP response whose body did not come whole with its head: if the
+    rest is lost, the request is sent again.
+    """
+    if function != HTTP_REQUEST:
+        return False
+    answer = decode_value(response)
+    return "ok" in answer and not answer["ok"]["body"]["ended"]
 
 
 def value_text(raw: Raw) -> str:

@@ -147,6 +147,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether recovery must ask its owner before it repeats the call."""
     begun: int = 0
     """How often an owner's word had it repeated."""
+    asked_on: bool = False
+    """It may be performed again for the rest of its answer, whenever that is lost."""
 
 
 class Found(Event, frozen=True, kw_only=True, tag="found"):

@@ -15,6 +15,7 @@ from executor.durable.function_type import READ_REMOTE, WRITE_REMOTE, FunctionTy
 from executor.host.pollables import Watched
 from executor.host.state import HostState
 from executor.host.wasi.http_fields import Fields
+from executor.host.wasi.http_lost_response import Response
 from executor.host.wasi.http_messages import (
     AUTHORITY,
     OutgoingRequest,
@@ -23,7 +24,7 @@ from executor.host.wasi.http_messages import (
 )
 from executor.host.wasi.http_response_body import ResponseBody
 from executor.host.wasi.http_text import TYPES
-from executor.host.wasi.http_transmission import Response, Transmission
+from executor.host.wasi.http_transmission import Transmission
 from executor.host.wasi.streams import PIECE, piece_of
 from executor.services.http_client_types import (
     DEFAULT_TIMEOUT_S,

@@ -11,7 +11,6 @@ from executor.durable.deferred import DeferredCall
 from executor.durable.deferred_function import DeferredFunction
 from executor.durable.definition import Local, NotReady
 from executor.durable.function_type import READ_REMOTE
-from executor.durable.retry import TransientAnswer
 from executor.host.pollables import AlwaysReady, Pollable, Watched
 from executor.host.state import HostState
 from executor.host.streams import Failure, IoError, Piece, RemoteInput, StreamClosed
@@ -131,7 +130,7 @@ async def read_to_end(transmission: Transmission, _call: DeferredCall) -> Ok | E
         return Ok(found.trailers)
     answer = Err({"code": found.code, "message": found.message})
     if found.transient:
-        raise TransientAnswer(found.message, answer, kind=found.code)
+        raise found.passing(answer)
     return answer
 
 

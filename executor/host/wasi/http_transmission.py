@@ -6,27 +6,28 @@ body is fetched a piece at a time, when the guest asks or waits for it, and each
 
 When the instance is lost in the middle of a body, the guest that was rebuilt has read what is
 recorded, and reads on. The request is then sent again, with the same key, where its type allows
-that. The new response must have the status and the length that the recorded one has, and must begin
-with the very bytes that the guest has read; those are passed over. Anything else is a failure of
-the stream that says so.
+that: an effect as the first one was, of the same call. The response must be the same one
+(`http_lost_response.py`), or the stream fails with a sentence.
 
 Threads: as `durable/deferred.py`; a piece is handed from the trio thread to the lane.
 """
 
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import trio
+from msgspec.structs import replace
 
 from executor.durable.deferred import CallState, DeferredCall
+from executor.durable.effects import Effect
 from executor.durable.function_type import may_repeat
 from executor.durable.retry import TransientAnswer
 from executor.durable.signal import Signal
 from executor.host.connections import Outside
 from executor.host.state import HostState
 from executor.host.streams import Failure, Piece
+from executor.host.wasi.http_lost_response import LostResponse, Response, new_digest
 from executor.host.wasi.http_request_body import RequestBody
 from executor.services.http_client_errors import failure
 from executor.services.http_client_types import (
@@ -38,6 +39,7 @@ from executor.services.http_client_types import (
     StaleConnection,
 )
 from executor.services.retry_after import retry_after_s
+from executor.wasm.host_function import LeaveGuest
 from executor.wasm.values import Err, Ok
 
 KEY: Final = "idempotency-key"
@@ -45,19 +47,10 @@ WITH_HEAD_BYTES: Final = 64 * 1024
 """What of a body is recorded with its head."""
 WITH_HEAD_S: Final = 0.1
 """What a head waits for its body, so that a stream that trickles is seen at once."""
-MUST_STAY: Final = frozenset({"content-length", "content-encoding", "etag", "last-modified"})
 STATUS_OF_ERRORS: Final = 400
 """From here on a rule may call a response a failure."""
 ANSWERED: Final = frozenset({CallState.READY, CallState.DELIVERED})
-DIGEST_BYTES: Final = 16
 GIVEN_UP: Final = "the request's body was dropped before it was finished"
-
-
-class Response(NamedTuple):
-    """What is recorded of one."""
-
-    head: ResponseHead
-    first: Piece
 
 
 class Transmission:
@@ -85,6 +78,9 @@ class Transmission:
         self._sent = body is None
         """The request has left, or nobody sends it any more."""
         self._fetcher: trio.CancelScope | None = None
+        """Of the task that receives the next piece."""
+        self._asked_again: object = None
+        """The effect that asks for the response again."""
         self._closed = False
         self._piece: Piece | None = None
         """What was received and not yet read."""
@@ -100,7 +96,7 @@ class Transmission:
         """Of the wait for the head."""
         self._seen_bytes = 0
         """Of the body, by the guest: the same in replay, as the digest of them is."""
-        self._seen = blake2b(digest_size=DIGEST_BYTES)
+        self._seen = new_digest()
         if body is not None:
             body.on_more = self._send_on
             body.why_unsent = self._why_unsent
@@ -127,8 +123,7 @@ class Transmission:
         ok = Ok({"status": head.status, "headers": head.headers, "body": record})
         if head.status >= STATUS_OF_ERRORS:
             text = f"{self._request.authority}: status {head.status}"
-            pause_s = retry_after_s(head.headers, self._state.sources.wall_ns())
-            raise TransientAnswer(text, ok, status=head.status, retry_after_s=pause_s)
+            raise TransientAnswer(text, ok, status=head.status, retry_after_s=self._pause_s(head))
         return ok
 
     async def _first_piece(self) -> Piece:
@@ -232,11 +227,15 @@ class Transmission:
 
     def demand(self) -> None:
         """Has the next piece fetched, if none is there and none on its way."""
-        busy = self._fetcher is not None or self._closed
+        busy = self._fetcher is not None or self._asked_again is not None or self._closed
         if busy or self._piece is not None or self._failure is not None:
             return
         self._state.connections.add(self)  # which closes it if the instance was left
-        if not self._closed:
+        if self._closed:
+            return
+        if self._exchange is None:
+            self._ask_again()
+        else:
             self._fetcher = self._outside.http.start(self._fetch, self._not_fetched)
 
     async def received(self, count: int) -> Piece | Failure:
@@ -274,10 +273,16 @@ class Transmission:
         if self._fetcher is not None:
             self._fetcher.cancel()
             self._fetcher = None
+        asked, self._asked_again = self._asked_again, None
+        if asked is not None:
+            self._session.effects.stop(asked)
 
     async def _fetch(self) -> None:
-        piece = await (self._continue() if self._exchange is None else self._receive())
+        piece = await self._receive()
         self._fetcher = None
+        self._fetched(piece)
+
+    def _fetched(self, piece: Piece) -> None:
         self._piece = piece
         self._received = piece.ended
         self._settle()
@@ -286,6 +291,35 @@ class Transmission:
     def _not_fetched(self, error: Exception) -> None:
         self._fetcher = None
         self._end(error)
+
+    def _ask_again(self) -> None:
+        """Has the request sent once more, for what follows the part that is recorded."""
+        assert self.call is not None
+        call = self.call
+        before = self._recorded(call)
+        if before is None or not self._may_repeat:
+            where = self._request.authority
+            text = f"{where}: the response was lost, and its request must not be repeated"
+            self._end(failure("connection-terminated", text, lasting=True))
+            return
+
+        def done(piece: object, error: BaseException | None) -> Callable[[], None]:
+            self._asked_again = None
+            if isinstance(piece, Piece):
+                return partial(self._fetched, piece)
+            assert isinstance(error, Exception)
+            return partial(self._end, error)
+
+        def refused(_leave: LeaveGuest) -> None:
+            """The writer has failed: the worker hears of it by itself and is held."""
+
+        effect = Effect(
+            function=call.function,
+            function_type=call.function_type,
+            key=call.key,
+            run=partial(self._continue, before),
+        )
+        self._asked_again = self._session.effects.begin(effect, done, refused=refused)
 
     async def _receive(self) -> Piece:
         """Raises: HttpFailure."""
@@ -303,38 +337,22 @@ class Transmission:
         text = f"{self._request.authority}: nothing more of the response in {limit} s"
         raise failure("connection-read-timeout", text, lasting=True)
 
-    async def _continue(self) -> Piece:
-        """Asks for the response again, and passes over what is recorded of it.
+    async def _continue(self, before: Response) -> Piece:
+        """Asks for the response again, and passes over what the guest has seen of it.
 
         Raises: HttpFailure.
         """
         assert self.call is not None
-        where = self._request.authority
-        before = self._recorded(self.call)
-        if before is None or not self._may_repeat:
-            text = f"{where}: the response was lost, and its request must not be repeated"
-            raise failure("connection-terminated", text, lasting=True)
-        changed = f"{where}: the response was lost, and asked for again it is another one:"
-        left, seen = self._seen_bytes, self._seen.digest()
+        seen_bytes, seen = self._seen_bytes, self._seen.digest()
         if self.call.state is not CallState.DELIVERED:
-            left, seen = len(before.first.content), digest(before.first.content)
+            seen_bytes, seen = len(before.first.content), new_digest(before.first.content).digest()
+        lost = LostResponse(self._request.authority, before, seen_bytes, seen)
         head = await self._open()
-        if what_matters(head) != what_matters(before.head):
-            text = f"{changed} its status, length or version"
-            raise failure("HTTP-protocol-error", text, lasting=True)
-        passed = blake2b(digest_size=DIGEST_BYTES)
+        lost.check_head(head, self._pause_s(head))
         while True:
-            piece = await self._receive()
-            passed.update(piece.content[:left])
-            rest = piece.content[left:]
-            left = max(0, left - len(piece.content))
-            if piece.ended and left:
-                raise failure("HTTP-protocol-error", f"{changed} it is shorter", lasting=True)
-            if not left and passed.digest() != seen:
-                text = f"{changed} it begins with something else"
-                raise failure("HTTP-protocol-error", text, lasting=True)
-            if rest or piece.ended:
-                return Piece(rest, piece.ended, piece.trailers)
+            piece = lost.new_part(await self._receive())
+            if piece is not None:
+                return piece
 
     # -- on the lane ---------------------------------------------------------------------------
 
@@ -371,9 +389,8 @@ class Transmission:
 
     def give_up(self) -> None:
         """The guest wants nothing more of it; also in replay."""
-        state: Any = self._state
-        state.connections.discard(self)
-        if state.session.live:
+        self._state.connections.discard(self)
+        if self._session.live:
             self._outside.post(self.close)
 
     # ------------------------------------------------------------------------------------------
@@ -382,6 +399,14 @@ class Transmission:
     def _outside(self) -> Outside:
         assert self._state.outside is not None
         return self._state.outside
+
+    @property
+    def _session(self) -> Any:
+        return self._state.session
+
+    def _pause_s(self, head: ResponseHead) -> float:
+        """For how long the peer asks to be left alone."""
+        return retry_after_s(head.headers, self._state.sources.wall_ns())
 
     @property
     def _may_repeat(self) -> bool:
@@ -412,7 +437,8 @@ class Transmission:
     def _end(self, error: Exception) -> None:
         """The request has failed, or the rest of its response."""
         self._end_exchange()
-        self._failure = self._unsent = failure_of(error)
+        function = "" if self.call is None else self.call.function
+        self._failure = self._unsent = replace(failure_of(error), function=function)
         self._state.connections.discard(self)
         self.signal.fire()
         if self._body is not None:
@@ -426,17 +452,13 @@ class Transmission:
 
 def failure_of(error: Exception) -> Failure:
     if isinstance(error, HttpFailure):
-        return Failure(error.code.case, error.message, transient=error.transient)
+        return Failure(
+            error.code.case,
+            error.message,
+            transient=error.transient,
+            status=error.status,
+            retry_after_s=error.retry_after_s,
+        )
     if isinstance(error, StaleConnection):
         return Failure("connection-terminated", "the peer closed the connection", transient=True)
     return Failure("internal-error", repr(error))
-
-
-def digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=DIGEST_BYTES).digest()
-
-
-def what_matters(head: ResponseHead) -> tuple[object, ...]:
-    """What has to be the same of a response that goes on where another one was lost."""
-    kept = [field for field in head.headers if field[0] in MUST_STAY]
-    return head.status, sorted(kept)

@@ -20,7 +20,6 @@ from executor.durable.definition import (
     ToRecord,
 )
 from executor.durable.function_type import READ_LOCAL, READ_REMOTE
-from executor.durable.retry import TransientAnswer
 from executor.errors import GuestTrap
 from executor.host.interface import host_interface
 from executor.host.state import HostState
@@ -143,7 +142,7 @@ async def received(
     seen = await stream.received(min(count, TRANSFER_BYTES_MAX))
     answer = record(seen)
     if isinstance(seen, Failure) and seen.transient:
-        raise TransientAnswer(seen.message, answer, kind=seen.code)
+        raise seen.passing(answer)
     return answer
 
 

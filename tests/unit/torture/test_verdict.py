@@ -95,6 +95,13 @@ def test_a_write_that_had_ended_is_not_repeated():
     assert wrong(*killed).duplicated == 1
 
 
+def test_a_request_may_be_repeated_for_the_rest_of_its_response():
+    killed = (Opened(), BEGAN, ANSWERED, found(call(ended=True, asked_on=True)), Opened(), BEGAN)
+    more = found(call(ended=True, asked_on=True), entries=("a", "b", "c"), verified=True)
+    verdict = wrong(*killed, BEGAN, ANSWERED, end=(RESUMED, TOLD, REPLAYED, more, Ended()))
+    assert (verdict.duplicated, verdict.repeated, verdict.wrong) == (0, 2, ())
+
+
 def test_an_attempt_without_an_answer_may_be_tried_again():
     failed = EffectEnded(key="d", answered=False)
     verdict = wrong(Opened(), BEGAN, failed, BEGAN, ANSWERED, found(call(ended=True)), Opened())
