@@ -328,5 +328,10 @@ class DeferredCalls:
             run=lambda: call.run(call),
         )
         once = 0 if may_repeat(call.function_type, idempotent=call.idempotent) else call.index
-        effect = session.retrying.wrap(effect, call.index, idempotent=call.idempotent)
+        effect = session.retrying.wrap(
+            effect,
+            call.index,
+            idempotent=call.idempotent,
+            is_open=lambda: call.state is CallState.OPEN,
+        )
         call.asked = session.effects.begin(effect, done, refused=refused, once=once)

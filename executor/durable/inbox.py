@@ -8,9 +8,21 @@ listens to, in about half the time.
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import trio
+
+
+def setting(event: trio.Event) -> Callable[[], None]:
+    """What sets `event` from any thread. Once trio has ended nobody waits, and nothing happens."""
+    token = trio.lowlevel.current_trio_token()
+
+    def set_soon() -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(event.set)
+
+    return set_soon
 
 
 class Bell:

@@ -59,6 +59,11 @@ class Session(Protocol):
     async def commit(self) -> None: ...
 
 
+def always() -> bool:
+    """The guest waits in the call."""
+    return True
+
+
 class Retrying:
     """Of one session."""
 
@@ -69,8 +74,17 @@ class Retrying:
         self.rules = RetryRules()
         """The worker's, from its creation on."""
 
-    def wrap(self, effect: Effect, start_index: int, *, idempotent: bool) -> Effect:
-        """The effect with its retries. On the lane, when the call begins or is taken up again."""
+    def wrap(
+        self,
+        effect: Effect,
+        start_index: int,
+        *,
+        idempotent: bool,
+        is_open: Callable[[], bool] = always,
+    ) -> Effect:
+        """The effect with its retries, as long as the call `is_open`: asked under the worker's
+        lock. On the lane, when the call begins or is taken up again.
+        """
         modes = self._session.modes
         own = modes.policy
         repeatable = may_repeat(effect.function_type, idempotent=idempotent)
@@ -85,7 +99,7 @@ class Retrying:
                     if self._session.failing_start not in {0, start_index}:
                         raise  # of a deferred call: it is only met here, as in a poll
                     failure.chosen = self.rules.choose(effect.function, failure, own)
-                    delay_s = await self._count(failure, start_index) if here else None
+                    delay_s = await self._count(failure, start_index, is_open) if here else None
                     if delay_s is None and isinstance(failure, TransientAnswer):
                         return failure.answer
                     if delay_s is None or delay_s > DELAY_MAX_S:
@@ -114,14 +128,18 @@ class Retrying:
             return failed, None
         return failed, min(max(delay_s, pause_s), TIME_MAX_S)
 
-    async def _count(self, failure: TransientError, start_index: int) -> float | None:
+    async def _count(
+        self, failure: TransientError, start_index: int, is_open: Callable[[], bool]
+    ) -> float | None:
         """Seconds until the next attempt, None if there is none. The failed one is counted,
-        durably, if the wait is to be here. Raises: the failure, if the instance is being left.
+        durably, if the wait is to be here. Raises: the failure, if nobody waits for another one.
         """
         session = self._session
         with session.writer.lock:
             if session.effects.closing:
                 raise failure  # not the last attempt: the next instance makes another one
+            if not is_open():
+                raise failure  # the guest has dropped the call, and this is recorded
             _, delay_s = self.next_attempt(failure, start_index)
             if delay_s is None or delay_s > DELAY_MAX_S:
                 return delay_s

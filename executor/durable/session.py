@@ -27,6 +27,7 @@ from executor.durable.call_keys import CallKeys
 from executor.durable.deferred import DeferredCalls
 from executor.durable.effects import Effect, EffectRunner
 from executor.durable.function_type import READ_LOCAL, WRITE_REMOTE, may_repeat
+from executor.durable.inbox import setting
 from executor.durable.modes import Modes
 from executor.durable.open_effects import Defer, OpenEffects, Post
 from executor.durable.reasons import (
@@ -431,13 +432,13 @@ class DurableSession:
     async def commit(self) -> None:
         """Everything appended so far is durable on return; in trio. Raises: OplogError."""
         done = trio.Event()
-        token = trio.lowlevel.current_trio_token()
+        wake = setting(done)
         errors: list[OplogError] = []
 
         def committed(error: OplogError | None) -> None:
             if error is not None:
                 errors.append(error)
-            token.run_sync_soon(done.set)
+            wake()
 
         self.writer.commit(committed)
         await done.wait()

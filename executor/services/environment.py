@@ -23,6 +23,7 @@ from hashlib import blake2b
 from typing import Final
 
 import msgspec
+import trio
 
 from executor.services.writing import WriteBatch, Written
 from oplog.codec import encode_value
@@ -35,6 +36,8 @@ NAME_BYTES_MAX: Final = 1_024
 NAME_KEY_BYTES_MAX: Final = 400
 """Of a name that is a row's key as it is."""
 DIGEST_BYTES: Final = 16
+ROWS_AT_ONCE: Final = 100
+"""More are not read on the trio thread."""
 TABLE: Final = "keyvalue"
 USED_ROW: Final = b"u" + ENVIRONMENT.encode()
 
@@ -133,6 +136,12 @@ def name_of(key: bytes, held: str) -> str:
     return held or key.decode()
 
 
+async def run_plan(plan: Callable[[], Plan], row_count: int) -> Plan:
+    if row_count <= ROWS_AT_ONCE:
+        return plan()
+    return await trio.to_thread.run_sync(plan)
+
+
 class Environment:
     """The one of a store. `write` is for the trio thread."""
 
@@ -149,13 +158,14 @@ class Environment:
         self, caller: Caller, request: Sequence[object], plan: Callable[[], Plan]
     ) -> object:
         """Has what `plan` says written as one unit, once for the caller's key and request; the
-        plan's answer, durable. It is made again as long as others change what it has read.
+        plan's answer, durable. It is made again as long as others change what it has read, and in a
+        thread of its own if it reads many rows: as many as the request has parts.
 
         Raises: Refused, StoreError.
         """
         last = self.repeated(caller, request)
         while last is None:
-            planned = plan()
+            planned = await run_plan(plan, len(request))
             answer = msgspec.Raw(encode_value(planned.answer))
             kept = LastWrite(key=caller.key, request=digest_of(*request), answer=answer)
             row = Row(TABLE, last_write_key(caller.worker_id), encode_last(kept))

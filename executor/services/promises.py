@@ -12,7 +12,7 @@ winner's derived key stays in the row, so that the same call may be repeated and
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -22,6 +22,8 @@ from executor.errors import LimitError, UnknownPromise
 from executor.services.writing import WriteBatch, Written
 from oplog.engine import Batch, Engine, Row
 from oplog.errors import OplogCorruptError
+
+T = TypeVar("T")
 
 VALUE_BYTES_MAX: Final = 1 << 20
 """Of what a promise is completed with. A guest gets it in one piece, 32 bytes of memory a byte."""
@@ -61,14 +63,26 @@ class PromiseRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: bytes = b""
 
 
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a row says whether anybody has to wait; its value is passed over."""
+
+    completed_at: int = 0
+
+
 encode_row: Final = msgspec.msgpack.Encoder().encode
 _decode_row: Final = msgspec.msgpack.Decoder(PromiseRow).decode
+_decode_settled: Final = msgspec.msgpack.Decoder(Settled).decode
 
 
 def decode_row(promise: PromiseId, raw: bytes) -> PromiseRow:
     """Raises: OplogCorruptError."""
+    return decoded(_decode_row, promise, raw)
+
+
+def decoded(decode: Callable[[bytes], T], promise: PromiseId, raw: bytes) -> T:
+    """Raises: OplogCorruptError."""
     try:
-        return _decode_row(raw)
+        return decode(raw)
     except msgspec.MsgspecError as error:
         raise OplogCorruptError(f"the row of promise {promise} is damaged: {error}") from error
 
@@ -126,8 +140,8 @@ class Promises:
 
     def is_settled(self, promise: PromiseId) -> bool:
         """Whether nobody has to wait for it: it is complete, or gone."""
-        row = self.read(promise)
-        return row is None or row.completed_at > 0
+        raw = self.engine.read_row("promises", promise.row_key)
+        return raw is None or decoded(_decode_settled, promise, raw).completed_at > 0
 
     def signal(self, promise: PromiseId) -> Signal:
         """Fired when the promise is settled; for as long as somebody holds it."""

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import trio
 
+from executor.durable.inbox import setting
 from executor.errors import StoreError
 from executor.services.writing import Written
 from oplog.engine import Batch, CountExceededError, RowChangedError
@@ -22,13 +23,13 @@ from oplog.store import Store
 async def submit(store: Store, batch: Batch, where: str) -> None:
     """Writes one unit; durable on return. Raises: StoreError."""
     done = trio.Event()
-    token = trio.lowlevel.current_trio_token()
+    wake = setting(done)
     errors: list[OplogError] = []
 
     def written(error: OplogError | None) -> None:
         if error is not None:
             errors.append(error)
-        token.run_sync_soon(done.set)
+        wake()
 
     try:
         store.submit(batch, written)

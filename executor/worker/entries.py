@@ -68,6 +68,9 @@ class WorkerEntries:
         """Up to `limit` entries from index `first`: fewer where large values fill the page, none
         only behind the last. Raises: OplogCorruptError.
         """
+        return self._page(first, limit, frames=True)
+
+    def _page(self, first: int, limit: int, *, frames: bool) -> list[tuple[int, Entry]]:
         room = PAGE_VALUE_BYTES
 
         def resolve(raw: Raw) -> Raw:
@@ -78,10 +81,15 @@ class WorkerEntries:
 
         page: list[tuple[int, Entry]] = []
         for index, entry in self._reader.read(self._worker_id, first, limit):
-            page.append((index, resolved(entry, resolve)))
+            whole = frames or not isinstance(entry, HostStreamFrame)
+            page.append((index, resolved(entry, resolve) if whole else entry))
             if room <= 0:
                 break
         return page
+
+    def replayed(self, first: int, limit: int) -> list[tuple[int, Entry]]:
+        """As `page`, for a replay: of a frame it has to know only that it is there."""
+        return self._page(first, limit, frames=False)
 
     def frame(self, index: int) -> bytes:
         """What the frame at `index`, which is committed, holds."""

@@ -44,7 +44,7 @@ async def make_resident(
     files = services.files(revision, status)
     committed = worker.writer.committed_index
     cursor = Cursor(
-        worker.entries.page,
+        worker.entries.replayed,
         first=2,
         target=committed if to is None else min(to, committed),
         regions=Regions(status.cuts),

@@ -25,6 +25,7 @@ from oplog.engine import Engine
 LOOK_AGAIN_NS: Final = 60_000_000_000
 """The machine's wall clock may be set meanwhile."""
 PAGE_ROWS: Final = 1_000
+ID_BYTES: Final = 16
 
 Wake = Callable[[bytes], None]
 """Has the worker of that id run, which is due; it may be called more than once."""
@@ -46,17 +47,6 @@ def time_key(wall_ns: int) -> bytes:
 
 def promise_prefix(promise: str) -> bytes:
     return b"p" + promise.encode() + b"\0"
-
-
-def waiting_for(engine: Engine, promise: str) -> list[bytes]:
-    """The ids of the suspended workers that wait for a promise."""
-    prefix = promise_prefix(promise)
-    found: list[bytes] = []
-    after: bytes | None = None
-    while page := engine.read_rows("wakeups", prefix=prefix, after=after, limit=PAGE_ROWS):
-        found.extend(key[len(prefix) :] for key, _ in page)
-        after = page[-1][0]
-    return found
 
 
 def ignore(_worker_id: bytes) -> None:
@@ -104,11 +94,9 @@ class Wakeups:
             if self._from_start:
                 self._from_start = False
                 self._after = None
-                await self._wake_settled()
+                await self._wake_waiting(b"p")
             while self._settled_promises:
-                for worker_id in waiting_for(self._engine, str(self._settled_promises.pop())):
-                    self.wake(worker_id)
-                    await trio.lowlevel.checkpoint()
+                await self._wake_waiting(promise_prefix(str(self._settled_promises.pop())))
             now = self._sources.wall_ns()
             due = await self._wake_due(now)
             if due is None:
@@ -138,15 +126,18 @@ class Wakeups:
             if not page:
                 return None
 
-    async def _wake_settled(self) -> None:
-        """Wakes whoever waits for a promise that was settled where nobody woke them."""
+    async def _wake_waiting(self, prefix: bytes) -> None:
+        """Wakes whoever waits for a promise that is settled, by the rows of that prefix. Others
+        get their turn in between.
+        """
         after: bytes | None = None
-        while page := self._engine.read_rows("wakeups", prefix=b"p", after=after, limit=PAGE_ROWS):
-            for key, _ in page:
-                if self.is_settled([key[1:].partition(b"\0")[0].decode()]):
-                    self.wake(key[-16:])
+        while page := self._engine.read_rows(
+            "wakeups", prefix=prefix, after=after, limit=PAGE_ROWS
+        ):
+            for after, _ in page:
+                if self.is_settled([after[1:].partition(b"\0")[0].decode()]):
+                    self.wake(after[-ID_BYTES:])
                 await trio.lowlevel.checkpoint()
-            after = page[-1][0]
 
     async def _wait(self, until_ns: int) -> None:
         async with trio.open_nursery() as nursery:

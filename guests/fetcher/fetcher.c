@@ -6,7 +6,7 @@
 #define REQUEST "[method]outgoing-request."
 #define FUTURE "[method]future-incoming-response."
 
-enum { HTTP = 0, SOME = 1, FUTURES_MAX = 256, READ_BYTES = 65536 };
+enum { HTTP = 0, POST = 2, SOME = 1, FUTURES_MAX = 256, READ_BYTES = 65536, WRITE_BYTES = 65536 };
 
 /* Of `handle`: an error-code holds a u64, so what follows the discriminant stands at 8. */
 typedef struct {
@@ -44,6 +44,16 @@ typedef struct {
 } read_t;
 
 typedef struct {
+    _Alignas(8) uint8_t failed;
+    _Alignas(8) uint64_t count; /* or a stream-error, which nobody looks at */
+} room_t;
+
+typedef struct {
+    _Alignas(4) uint8_t failed;
+    uint32_t error[2];
+} written_t;
+
+typedef struct {
     uint32_t *items;
     uint32_t length;
 } indices_t;
@@ -62,6 +72,30 @@ uint32_t set_authority(uint32_t self, uint32_t some, const char *text, uint32_t 
 
 IMPORT(TYPES, REQUEST "set-path-with-query")
 uint32_t set_path(uint32_t self, uint32_t some, const char *text, uint32_t length);
+
+IMPORT(TYPES, REQUEST "set-method")
+uint32_t set_method(uint32_t self, uint32_t method, const char *, uint32_t);
+
+IMPORT(TYPES, REQUEST "body")
+void request_body(uint32_t self, made_t *result);
+
+IMPORT(TYPES, "[method]outgoing-body.write")
+void body_output(uint32_t self, made_t *result);
+
+IMPORT(TYPES, "[static]outgoing-body.finish")
+void finish(uint32_t body, uint32_t some, uint32_t trailers, handled_t *result);
+
+IMPORT("wasi:io/streams@0.2.0", "[method]output-stream.subscribe")
+uint32_t subscribe_output(uint32_t self);
+
+IMPORT("wasi:io/streams@0.2.0", "[method]output-stream.check-write")
+void check_write(uint32_t self, room_t *result);
+
+IMPORT("wasi:io/streams@0.2.0", "[method]output-stream.write")
+void write_bytes(uint32_t self, const void *bytes, uint32_t length, written_t *result);
+
+IMPORT("wasi:io/streams@0.2.0", "[resource-drop]output-stream")
+void drop_output(uint32_t self);
 
 IMPORT("wasi:http/outgoing-handler@0.2.0", "handle")
 void handle(uint32_t request, uint32_t some, uint32_t options, handled_t *result);
@@ -112,8 +146,8 @@ static bool begins_with(string_t text, string_t start) {
     return same == start.length;
 }
 
-/* The future of a request, or 0 if it cannot be made. */
-static uint32_t ask(string_t url) {
+/* A request, or 0 if it cannot be made. */
+static uint32_t request_to(string_t url) {
     const string_t scheme = LITERAL("http://");
     if (!begins_with(url, scheme))
         return 0;
@@ -126,9 +160,24 @@ static uint32_t ask(string_t url) {
         set_authority(request, SOME, host.bytes, host.length) ||
         set_path(request, SOME, path.bytes, path.length))
         __builtin_trap();
+    return request;
+}
+
+/* The future of a request, or 0 if it is refused. */
+static uint32_t future_of(uint32_t request) {
     handled_t handled;
     handle(request, !SOME, 0, &handled);
     return handled.failed ? 0 : handled.future;
+}
+
+static uint32_t ask(string_t url) {
+    uint32_t request = request_to(url);
+    return request == 0 ? 0 : future_of(request);
+}
+
+static void wait_for(uint32_t pollable) {
+    indices_t ready;
+    poll(&pollable, 1, &ready);
 }
 
 typedef void take_t(void *taker, const unsigned char *bytes, uint32_t length);
@@ -234,8 +283,7 @@ drained_t *api_drain(const char *url, uint32_t length) {
     drained = (drained_t){0, 0xcbf29ce484222325u};
     uint32_t future = ask((string_t){url, length});
     uint32_t pollable = subscribe(future);
-    indices_t ready;
-    poll(&pollable, 1, &ready);
+    wait_for(pollable);
     drop_pollable(pollable);
     got_t got;
     get(future, &got);
@@ -248,6 +296,65 @@ drained_t *api_drain(const char *url, uint32_t length) {
 
 EXPORT("cabi_post_" API "#drain")
 void api_drain_post(drained_t *unused) {
+    (void)unused;
+    arena_reset();
+}
+
+/* Writes `count` bytes, as many at a time as fit; what fails is met again in the answer. */
+static void pour_into(uint32_t stream, uint64_t count) {
+    static uint64_t words[WRITE_BYTES / 8];
+    uint32_t pollable = subscribe_output(stream);
+    for (uint64_t done = 0; done < count;) {
+        wait_for(pollable);
+        room_t room;
+        check_write(stream, &room);
+        if (room.failed)
+            break;
+        uint64_t length = room.count & ~(uint64_t)7;
+        if (length > WRITE_BYTES)
+            length = WRITE_BYTES;
+        if (length > count - done)
+            length = count - done;
+        for (uint32_t i = 0; i < WRITE_BYTES / 8; i++)
+            words[i] = done / 8 + i;
+        written_t written;
+        write_bytes(stream, words, (uint32_t)length, &written);
+        if (written.failed)
+            break;
+        done += length;
+        arena_reset();
+    }
+    drop_pollable(pollable);
+}
+
+EXPORT(API "#pour")
+string_t *api_pour(const char *url, uint32_t length, uint64_t count) {
+    static string_t answer;
+    answer = LITERAL("error");
+    uint32_t request = request_to((string_t){url, length});
+    if (request == 0)
+        return &answer;
+    made_t body, stream;
+    if (set_method(request, POST, NULL, 0))
+        __builtin_trap();
+    request_body(request, &body);
+    body_output(body.handle, &stream);
+    uint32_t future = future_of(request);
+    pour_into(stream.handle, future == 0 ? 0 : count);
+    drop_output(stream.handle);
+    handled_t finished;
+    finish(body.handle, !SOME, 0, &finished);
+    if (future == 0)
+        return &answer;
+    uint32_t pollable = subscribe(future);
+    wait_for(pollable);
+    drop_pollable(pollable);
+    answer = answer_of(future);
+    return &answer;
+}
+
+EXPORT("cabi_post_" API "#pour")
+void api_pour_post(string_t *unused) {
     (void)unused;
     arena_reset();
 }

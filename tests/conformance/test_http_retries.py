@@ -5,10 +5,11 @@ import threading
 import pytest
 from trio.testing import trio_test
 
-from executor.durable.retry import RetryPolicy, TransientAnswer
+from executor.durable.deferred_function import DeferredFunction
+from executor.durable.retry import RetryPolicy, TransientAnswer, TransientError
 from executor.durable.retry_rules import RetryRule, RetryRules, recorded_retry_rules
 from executor.wasm.values import Variant
-from oplog.entry import End, Error
+from oplog.entry import Cancelled, End, Error, InvocationFinished, Start
 from tests.support.http_guest import Client
 from tests.support.http_server import closed_port, http_server
 from tests.support.python_guest import BEGIN, world
@@ -124,6 +125,28 @@ async def test_a_failure_to_connect_has_the_kind_of_its_error_code(when, attempt
         ran = await around.run(program)
     assert ran.trace == [Variant("connection-refused")]
     assert len(errors_of(ran.entries)) == attempts - 1
+
+
+@trio_test
+async def test_nothing_is_recorded_of_a_call_after_the_guest_has_dropped_it():
+    """Its effect fails before anybody has cancelled it."""
+    function = DeferredFunction("test:web/client", "fetch: func(number: u32) -> string")
+    failed = threading.Event()
+
+    def program(guest):
+        deferred = guest.state.session.deferred
+
+        async def run(call):
+            deferred.drop(call)
+            failed.set()
+            raise TransientError("busy")
+
+        function.begin(deferred, "read-remote", (1,), run)
+        assert failed.wait(30)
+
+    async with world() as around:
+        ran = await around.run(program)
+    assert [type(entry) for entry in ran.entries[2:]] == [Start, Cancelled, InvocationFinished]
 
 
 @trio_test

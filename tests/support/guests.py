@@ -16,7 +16,7 @@
 | courier (C)    | demo:courier/post: ask, dial, say, ping             | sockets, a pollable    |
 | gather (Py)    | demo:gather/api: fetch-all, post-all                | wasi:http              |
 | collector (JS) | demo:collector/api: fetch-all                       | wasi:http, by `fetch`  |
-| fetcher (C)    | demo:fetcher/api: fetch-all, drain                  | wasi:http              |
+| fetcher (C)    | demo:fetcher/api: fetch-all, drain, pour            | wasi:http              |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
 | clocks (WAT)   | demo:clocks/api: read                               | clocks and random      |

@@ -14,6 +14,7 @@
 | /reset           | the connection is reset before there is a response                            |
 | /bytes/N         | 200, N bytes, of which the n-th 64 KiB are told by `pattern`                  |
 | /other/N         | as /bytes/N, with other bytes                                                 |
+| /count           | 200, how long the body was, if it is as `pattern` tells; it is not kept       |
 | /deaf            | the body is not read; an answer after `server.release()`                      |
 | /early           | 200 and a first chunk at once, then, once the body is there, how long it was  |
 | /cut/N/M         | as /bytes/N, but the connection is closed after M bytes                       |
@@ -77,6 +78,34 @@ def pattern(number: int) -> bytes:
 def pattern_bytes(count: int) -> bytes:
     blocks = b"".join(pattern(number) for number in range(-(-count // BLOCK)))
     return blocks[:count]
+
+
+class Kept:
+    """A body, as it comes."""
+
+    def __init__(self) -> None:
+        self.told = b""
+
+    def add(self, piece: bytes) -> None:
+        self.told += piece
+
+
+class Counted:
+    """One that is too large to be kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.as_told = True
+
+    def add(self, piece: bytes) -> None:
+        words = array("Q", range(self.count // 8, (self.count + len(piece) + 7) // 8))
+        wanted = memoryview(words.tobytes())[self.count % 8 :][: len(piece)]
+        self.as_told = self.as_told and piece == wanted
+        self.count += len(piece)
+
+    @property
+    def told(self) -> bytes:
+        return b"%d" % self.count if self.as_told else b"something else"
 
 
 class HttpServer:
@@ -178,7 +207,7 @@ class Exchange(BaseHTTPRequestHandler):
         if self.path == "/early":
             self.head(200, ("transfer-encoding", "chunked"))
             self.chunk(b"begun ")
-        body, complete, trailers = self.read_body()
+        body, complete, trailers = self.read_body(Counted() if self.path == "/count" else Kept())
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, self.path, headers, body, complete, self.number, trailers)
         with self.server.lock:
@@ -208,22 +237,22 @@ class Exchange(BaseHTTPRequestHandler):
         except Gone:
             self.close_connection = True
 
-    def read_body(self) -> tuple[bytes, bool, dict[str, str]]:
+    def read_body(self, taken: "Kept | Counted") -> tuple[bytes, bool, dict[str, str]]:
         if self.headers.get("transfer-encoding") == "chunked":
-            body = b""
             while size := int(self.rfile.readline() or b"-1", 16):
                 if size < 0:
-                    return body, False, {}
-                body += self.rfile.read(size)
+                    return taken.told, False, {}
+                taken.add(self.rfile.read(size))
                 self.rfile.readline()
             trailers = {}
             while line := self.rfile.readline().strip():
                 name, _, value = line.decode().partition(":")
                 trailers[name.lower()] = value.strip()
-            return body, True, trailers
+            return taken.told, True, trailers
         length = int(self.headers.get("content-length", 0))
         body = self.rfile.read(length)
-        return body, len(body) == length, {}
+        taken.add(body)
+        return taken.told, len(body) == length, {}
 
     def head(self, status: int, *headers: tuple[str, str]) -> None:
         self.send_response_only(status)
@@ -272,6 +301,9 @@ class Exchange(BaseHTTPRequestHandler):
 
     def on_status(self, _request: Request, status: str) -> None:
         self.whole(int(status), b"no", ("retry-after", "1"))
+
+    def on_count(self, request: Request) -> None:
+        self.whole(200, request.body)
 
     def on_hang(self, _request: Request) -> None:
         self.wait()

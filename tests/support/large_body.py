@@ -1,9 +1,12 @@
 """A process of its own that has a guest read, or send, a large body, and says what it took.
 
-    python -m tests.support.large_body FOLDER URL
+    python -m tests.support.large_body FOLDER read URL
+    python -m tests.support.large_body FOLDER send URL BYTES
+    python -m tests.support.large_body FOLDER recover
 
 Prints one JSON object: what the guest answered, and the largest private memory of the process, in
-bytes, before and while it ran. Pages of the store's file are not private: the kernel has them.
+bytes, before and while it ran, and while it was replayed. Pages of the store's file are not
+private: the kernel has them.
 """
 
 import json
@@ -11,7 +14,7 @@ import re
 import sys
 import threading
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import trio
 
@@ -19,12 +22,15 @@ from executor import Executor
 from tests.support import guests
 
 SAMPLE_S = 0.05
+WORKER = "fetcher/w"
+KEY = "large"
+PRIVATE = re.compile(r"Private_(?:Clean|Dirty):\s+(\d+) kB")
 
 
 def private_bytes() -> int:
-    found = re.search(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
+    found = PRIVATE.findall(Path("/proc/self/smaps_rollup").read_text())
+    assert len(found) == 2
+    return sum(map(int, found)) * 1024
 
 
 class Peak:
@@ -48,18 +54,24 @@ class Peak:
             self.bytes = max(self.bytes, private_bytes())
 
 
-async def read_large(folder: str, url: str) -> dict[str, object]:
+async def measure(folder: str, what: str, url: str = "", count: str = "0") -> dict[str, Any]:
     async with Executor.open(folder) as shem:
         await shem.deploy(guests.fetcher_component(), name="fetcher", allow_net=["127.0.0.1"])
-        await shem.invoke("fetcher/w", "drain", [url.rpartition("/")[0] + "/1000000"], key="warm")
+        if what == "read":
+            await shem.invoke(WORKER, "drain", [url.rpartition("/")[0] + "/1000000"], key="warm")
         before = private_bytes()
         with Peak() as peak:
-            count, checksum = await shem.invoke("fetcher/w", "drain", [url], key="large")
+            match what:
+                case "read":
+                    answer = await shem.invoke(WORKER, "drain", [url], key=KEY)
+                case "send":
+                    answer = await shem.invoke(WORKER, "pour", [url, int(count)], key=KEY)
+                case _:
+                    answer = (await shem.wait(WORKER, KEY)).value
         with Peak() as replaying:
-            rebuild = await shem.replay("fetcher/w")
+            rebuild = await shem.replay(WORKER)
     return {
-        "count": count,
-        "checksum": checksum,
+        "answer": answer,
         "before": before,
         "peak": peak.bytes,
         "replaying": replaying.bytes,
@@ -68,4 +80,4 @@ async def read_large(folder: str, url: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(trio.run(read_large, *sys.argv[1:3])))
+    print(json.dumps(trio.run(measure, *sys.argv[1:])))

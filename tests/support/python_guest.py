@@ -192,7 +192,7 @@ class Instance:
         self.session = DurableSession(
             worker="c/w",
             writer=self.writer,
-            cursor=Cursor(self.entries.page, first=2, target=len(recorded), regions=Regions()),
+            cursor=Cursor(self.entries.replayed, first=2, target=len(recorded), regions=Regions()),
             world=SessionWorld(
                 effects=around.effects,
                 listener=listener,

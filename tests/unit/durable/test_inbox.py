@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from executor.durable.inbox import Inbox
+from executor.durable.inbox import Inbox, setting
 
 
 @pytest.fixture
@@ -66,3 +66,18 @@ async def test_what_is_posted_to_an_inbox_that_was_stopped_is_dropped():
     inbox.close()
     post_apart(inbox, (late.set,))
     assert not late.is_set()
+
+
+def test_an_event_is_set_from_any_thread_and_nothing_happens_once_trio_has_ended():
+    async def waiting():
+        event = trio.Event()
+        set_soon = setting(event)
+        thread = threading.Thread(target=set_soon)
+        thread.start()
+        with trio.fail_after(5):
+            await event.wait()
+        thread.join()
+        return setting(trio.Event())
+
+    late = trio.run(waiting)
+    late()

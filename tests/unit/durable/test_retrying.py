@@ -96,6 +96,15 @@ async def test_attempts_before_a_crash_count():
     assert world.tried == 2
 
 
+@trio.testing.trio_test
+async def test_a_call_that_the_guest_has_dropped_is_not_tried_again_and_no_attempt_is_counted():
+    world = World(TransientError("busy"))
+    wrapped = world.retrying.wrap(world.effect, 7, idempotent=True, is_open=lambda: False)
+    with pytest.raises(TransientError, match="busy"):
+        await wrapped.run()
+    assert (world.tried, world.session.appended) == (1, [])
+
+
 @pytest.mark.parametrize("case", ["mode off", "region", "zone", "other failure", "closing"])
 @trio.testing.trio_test
 async def test_what_may_not_be_repeated_here_is_not(case):

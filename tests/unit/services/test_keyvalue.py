@@ -1,6 +1,8 @@
 """Key-value buckets against a model, with names of every kind; writes that are repeated or meet."""
 
 import random
+import threading
+from collections import Counter
 from itertools import count
 
 import pytest
@@ -221,3 +223,37 @@ def test_a_damaged_row_is_named():
     engine.write([Batch(rows=[Row("keyvalue", key, b"\xc1")])])
     with pytest.raises(OplogCorruptError, match="damaged"):
         keyvalue.see("b", "k")
+
+
+class ReadOn(MemoryEngine):
+    """Keeps how many rows each thread has read."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = Counter()
+
+    def read_row(self, table, key):
+        self.reads[threading.get_ident()] += 1
+        return super().read_row(table, key)
+
+
+@pytest.mark.parametrize("kind", ["set", "delete", "delete objects"])
+def test_the_rows_of_many_keys_are_not_read_on_the_trio_thread(kind):
+    engine = ReadOn()
+    stores = memory_stores(engine)
+    keys = [f"key-{number}" for number in range(5_000)]
+
+    async def steps():
+        match kind:
+            case "set":
+                await stores.keyvalue.set_many(caller(), "b", dict.fromkeys(keys, b"1"))
+            case "delete":
+                await stores.keyvalue.delete_many(caller(), "b", keys)
+            case _:
+                await stores.blobs.create_container(caller(), "b")
+                await stores.blobs.delete_objects(caller(), "b", keys)
+
+    run(steps)
+    here = engine.reads.pop(threading.get_ident())
+    assert here < 20
+    assert sum(engine.reads.values()) >= len(keys)

@@ -1,0 +1,84 @@
+"""Who waits for a promise is woken however many wait, and others get their turn meanwhile."""
+
+import trio
+from trio.testing import trio_test
+
+from executor.services.promises import PromiseId, PromiseRow, creation, encode_row
+from executor.worker import wakeups
+from executor.worker.wakeups import Wakeups, promise_prefix
+from oplog.engine import Batch, Row
+from oplog.memory_engine import MemoryEngine
+from tests.support.sources import FakeSources
+from tests.support.stores import memory_stores
+
+PROMISE = PromiseId(b"m" * 16, 3)
+PENDING = PromiseId(b"m" * 16, 4)
+COUNT = 500
+
+
+class Looked(MemoryEngine):
+    """Tells when rows of waiters are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def read_rows(self, table, *arguments, **more):
+        page = super().read_rows(table, *arguments, **more)
+        if table == "wakeups" and page:
+            self.told.append("page")
+        return page
+
+
+def put(engine, *rows):
+    assert engine.write([Batch(rows=rows)]) == [None]
+
+
+def waiter(number, promise):
+    return Row("wakeups", promise_prefix(str(promise)) + number.to_bytes(16, "big"), b"")
+
+
+@trio_test
+async def test_waiters_are_woken_a_page_at_a_time_and_others_run_between_pages(monkeypatch):
+    monkeypatch.setattr(wakeups, "PAGE_ROWS", 50)
+    engine = Looked()
+    completed = encode_row(PromiseRow(created_at=1, completed_at=2, value=b"x"))
+    put(engine, creation(PENDING, 1), Row("promises", PROMISE.row_key, completed))
+    for promise in (PROMISE, PENDING):
+        put(engine, *(waiter(number, promise) for number in range(COUNT)))
+    promises = memory_stores(engine).promises
+    waking = Wakeups(engine, FakeSources(), promises)
+    woken = []
+    waking.wake = woken.append
+
+    async def others():
+        while True:
+            engine.told.append("turn")
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waking.run)
+        nursery.start_soon(others)
+        for start in (lambda: promises.on_settled(PROMISE), waking.start_over):
+            woken.clear()
+            engine.told.clear()
+            start()
+            with trio.fail_after(20):
+                while len(woken) < COUNT:
+                    await trio.lowlevel.checkpoint()
+            assert woken == [number.to_bytes(16, "big") for number in range(COUNT)]
+            assert engine.told.count("page") >= COUNT // 50
+            assert "page page" not in " ".join(engine.told)
+        nursery.cancel_scope.cancel()
+
+
+@trio_test
+async def test_whether_a_promise_is_settled_is_seen_without_its_value():
+    engine = MemoryEngine()
+    row = encode_row(PromiseRow(created_at=1, completed_at=2, value=b"value"))
+    put(engine, Row("promises", PROMISE.row_key, row.replace(b"\xc4\x05value", b"\xa5value")))
+    promises = memory_stores(engine).promises
+    assert promises.is_settled(PROMISE), "a value of another type is passed over"
+    assert promises.is_settled(PENDING), "it is gone"
+    put(engine, creation(PENDING, 1))
+    assert not promises.is_settled(PENDING)
