@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from executor.errors import UsageError
+from executor.errors import BadArguments, UsageError
 from executor.wasm.check import canonical_arguments
 from executor.wasm.function_name import resolve
 from executor.wasm.plain import encode_arguments
@@ -16,6 +16,8 @@ from executor.wasm.weight import check_weight
 from oplog.entry import Raw
 
 KEY_BYTES_MAX: Final = 1_024
+SERVER: Final = ("wasi:http/incoming-handler.", "wasi:http/incoming-handler@")
+"""How the paths begin of what a component exports that answers HTTP requests."""
 
 
 class WaveArguments(msgspec.Struct, frozen=True):
@@ -46,6 +48,12 @@ def check_key(key: str) -> None:
 
 def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | WaveArguments) -> Raw:
     """The canonical bytes of the arguments. Raises: BadArguments, LimitError."""
+    if path.startswith(SERVER):
+        raise BadArguments(
+            "it takes a request that came in over HTTP, and none comes in to a worker",
+            where=path,
+            hint="have the component export a function that takes values, and invoke that one",
+        )
     if isinstance(arguments, WaveArguments):
         values = parse_arguments(wit, arguments.texts, path)
     else:

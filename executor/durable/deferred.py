@@ -18,9 +18,10 @@ of a call is guarded by the worker's lock once the instance is live.
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
-from executor.durable.effects import Effect, Steps
+from executor.durable.effects import Effect, EffectDone, Steps
 from executor.durable.function_type import WRITE_REMOTE, may_repeat
 from executor.durable.modes import Modes
 from executor.durable.open_effects import AskedEffect, OpenEffects
@@ -97,6 +98,8 @@ class DeferredCall:
         function_type: str,
         run: Callable[["DeferredCall"], Steps],
         encode: Callable[[object], Raw],
+        *,
+        idempotent: bool = False,
     ) -> None:
         """`run(call)` performs the effect in trio; `encode(answer)` is its recorded response, made
         on the trio thread.
@@ -109,8 +112,9 @@ class DeferredCall:
         """Of its `start`; 0 in a zone that persists nothing."""
         self.key = ""
         """The derived key: the same in every attempt."""
-        self.idempotent = True
-        """Whether idempotence mode was on when it began."""
+        self.idempotent = idempotent
+        """Whether it may be performed again though it writes: by itself, or since idempotence mode
+        was on when it began."""
         self.state = CallState.REPLAYED
         self.missed_reads = 0
         self.response = ABSENT
@@ -146,7 +150,7 @@ class DeferredCalls:
     def begin(self, call: DeferredCall, request: Raw) -> None:
         """Begins the call, or claims the recorded one. Raises: Divergence, LeaveGuest."""
         session = self._session
-        call.idempotent = session.modes.idempotent
+        call.idempotent = call.idempotent or session.modes.idempotent
         if not session.live:
             call.index = session.claim_index(call.function, call.function_type, request)
         if call.index:
@@ -249,6 +253,28 @@ class DeferredCalls:
             self._perform(call)
 
     # -- on the trio thread --------------------------------------------------------------------
+
+    def perform_on(
+        self, call: DeferredCall, run: Callable[[], Steps], done: EffectDone
+    ) -> AskedEffect:
+        """Performs `run` as an effect of a call that has ended: what its answer led to was lost.
+        `done` is called on the trio thread, not once the effect was stopped or the session left.
+        """
+
+        def ended(answer: object, error: BaseException | None) -> Callable[[], None]:
+            return partial(done, answer, error)
+
+        def refused(leave: LeaveGuest) -> None:
+            """The writer has failed: the worker hears of it by itself and is held."""
+
+        effect = Effect(
+            function=call.function, function_type=call.function_type, key=call.key, run=run
+        )
+        return self._session.effects.begin(effect, ended, refused=refused)
+
+    def stop(self, asked: AskedEffect) -> None:
+        """Nobody wants what `perform_on` has begun."""
+        self._session.effects.stop(asked)
 
     @property
     def in_flight(self) -> bool:

@@ -43,11 +43,16 @@ class DeferredFunction:
         function_type: FunctionType,
         request: tuple[object, ...],
         run: Callable[[DeferredCall], Steps],
+        *,
+        idempotent: bool = False,
     ) -> DeferredCall:
         """Begins the call, or claims the recorded one; the effect starts once its instance is live,
-        a write-remote one once its start is committed. Raises: Divergence, LeaveGuest.
+        a write-remote one once its start is committed. An `idempotent` write may be repeated
+        whatever the mode. Raises: Divergence, LeaveGuest.
         """
-        call = DeferredCall(self.function, function_type, run, self._answers.encode)
+        call = DeferredCall(
+            self.function, function_type, run, self._answers.encode, idempotent=idempotent
+        )
         calls.begin(call, self._encode_request(request))
         return call
 

@@ -99,6 +99,8 @@ def tls_failure(where: str, error: ssl.SSLError) -> HttpFailure:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"{where}: its certificate is not trusted: {error.verify_message}"
         return failure("TLS-certificate-error", text, lasting=True)
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return failure("connection-terminated", f"{where}: the peer ended the TLS connection")
     reason = error.reason or ""
     found = ALERT.match(reason)
     if found is None:
@@ -116,6 +118,8 @@ def protocol_failure(where: str, error: Exception) -> HttpFailure:
     text = str(error) or type(error).__name__
     if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
         return failure("HTTP-response-header-section-size", f"{where}: {text}", lasting=True)
+    if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 501:
+        return failure("HTTP-response-transfer-coding", f"{where}: {text}", lasting=True)
     if isinstance(error, h2.exceptions.DenialOfServiceError):
         return failure("HTTP-response-header-section-size", f"{where}: {text}", lasting=True)
     if "without sending complete message body" in text:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -131,7 +131,7 @@ def recorded_calls(worker_id: bytes, history: History) -> list[Call]:
                 ended=end is not None,
                 cancelled=index in cancelled,
                 hidden=regions.hides(index, entry),
-                asked=derived[1],
+                asked=derived[1] and not is_idempotent(entry),
                 begun=begun[index],
                 asked_on=end is not None and is_asked_on(entry.function, end.response),
             )
@@ -163,13 +163,21 @@ def doubles(history: History) -> list[str]:
     return [f"{whose} has {count} {kind}" for (kind, whose), count in seen.items() if count > 1]
 
 
+def is_idempotent(start: Start) -> bool:
+    """Whether it is a write that may be repeated by its definition (RFC 9110, 9.2.2)."""
+    if start.function != HTTP_REQUEST:
+        return False
+    request: Any = decode_value(start.request)
+    return request[0] in {"PUT", "DELETE"}
+
+
 def is_asked_on(function: str, response: Raw) -> bool:
     """Whether the answer is an HTTP response whose body did not come whole with its head: if the
     rest is lost, the request is sent again.
     """
     if function != HTTP_REQUEST:
         return False
-    answer = decode_value(response)
+    answer: Any = decode_value(response)
     return "ok" in answer and not answer["ok"]["body"]["ended"]
 
 

@@ -432,3 +432,20 @@ def test_a_full_disk_is_told_and_nothing_is_lost(shem, tmp_path):
     assert ran.stderr.count("\n") == 1
     assert content(tmp_path / ".shem") == before
     assert shem("invoke", "adder/w", "add", "1").stdout == "6\n"
+
+
+def test_a_component_that_serves_http_is_deployed_and_listed_and_cannot_be_invoked(shem, tmp_path):
+    export = (
+        "wasi:http/incoming-handler.{handle}:"
+        " func(request: own<incoming-request>, response-out: own<response-outparam>)"
+    )
+    assert export in shem("deploy", "server.wat").stdout
+    assert json.loads(shem("component", "server", "--json").stdout)["exports"] == [export]
+    for arguments in (("1", "2"), (), ("{}",)):
+        refused(
+            shem,
+            ("invoke", "server/w", "handle", *arguments),
+            kind="bad-arguments",
+            says="a request that came in over HTTP, and none comes in to a worker",
+            path=tmp_path / ".shem",
+        )

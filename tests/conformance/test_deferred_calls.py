@@ -17,6 +17,7 @@ from oplog.entry import (
     End,
     InvocationFinished,
     Start,
+    Suspend,
 )
 from tests.support.deferred_guest import BEGIN, Instance, World
 
@@ -71,6 +72,11 @@ def test_the_guest_sees_the_same_wherever_it_is_lost(program):
         check_oplog(again.entries)
         check_effects(recorded, again)
         assert_replays(program, again)
+        if isinstance(recorded[-1], Start) and recorded[-1].function.startswith("poll"):
+            suspended = [*recorded, Suspend(at=recorded[-1].at)]
+            woken = run(program, suspended, f"{program} {kept}")
+            assert woken.trace[: seen(woken)] == whole.trace[: seen(woken)]
+            assert_replays(program, woken)
 
 
 def check_effects(recorded, again):
@@ -145,6 +151,57 @@ def test_reads_that_find_nothing_are_counted_and_replay_delivers_at_the_same_cou
             with pytest.raises(Divergence):
                 run(program, changed, "another world")
     assert missed > 20
+
+
+def first_live():
+    """An instance that is live, with one call begun and read too early."""
+    instance = Instance("any", BEGIN, World("any"))
+    instance.session.next_invocation()
+    instance.session.go_live()
+    assert instance.begin("read-remote") == 0
+    assert instance.read(0) == "nothing"
+    instance.recorded("now", lambda: 1)
+    return instance
+
+
+def again_over(instance):
+    """Another instance, over everything that is recorded of the first."""
+    instance.commit()
+    again = Instance("any", instance.entries, World("another"))
+    again.session.next_invocation()
+    assert again.begin("read-remote") == 0
+    return again
+
+
+def test_an_end_without_a_marker_is_withheld_until_everything_that_is_recorded_was_replayed():
+    live = first_live()
+    assert live.world.end_one()
+    live.recorded("then", lambda: 2)
+    again = again_over(live)
+    assert again.read(0) == "nothing", "the answer lies further on, and was not seen here"
+    again.recorded("now", lambda: 3)
+    assert again.read(0) == "nothing", "it was there, and the guest did not look"
+    again.recorded("then", lambda: 4)
+    assert not again.session.live
+    assert again.read(0).startswith("answer of")
+    assert again.world.started == [], "an effect that has ended is not performed again"
+    again.commit()
+    marker = again.entries[-1]
+    assert isinstance(marker, CompletionDelivered)
+    assert marker.missed_reads == 2
+
+
+def test_a_call_that_never_ended_is_performed_again_when_its_instance_is_live_and_not_before():
+    live = first_live()
+    again = again_over(live)
+    assert again.read(0) == "nothing"
+    again.recorded("now", lambda: 3)
+    assert (again.session.live, again.world.started) == (False, [])
+    assert again.read(0) == "nothing"
+    assert again.session.live
+    assert again.world.started == live.world.started
+    assert again.world.end_one()
+    assert again.read(0).startswith("answer of")
 
 
 def test_with_idempotence_mode_off_lost_writes_wait_for_their_owner_and_are_then_made_once():

@@ -212,6 +212,16 @@ def a_place_that_it_may_not_reach(client):
     yield client.answer(client.get("/"))
 
 
+@program(True, (200, b"content"), (200, b"content"), (404, b"not found"))
+def writes_of_which_only_some_may_be_repeated(client):
+    """Idempotence mode is off, and PUT and DELETE are repeatable whatever the mode."""
+    client.guest.call("golem:api/host.set-idempotence-mode", False)
+    yield not client.guest.call("golem:api/host.get-idempotence-mode")
+    for _ in range(2):
+        yield client.answer(client.send("put", "/echo", b"content"))
+    yield client.answer(client.get("/nowhere", method="delete"))
+
+
 def run_of(steps, server):
     def run(guest):
         for seen in steps(Client(guest, server.authority)):

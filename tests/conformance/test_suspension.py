@@ -1,5 +1,7 @@
 """A worker that waits long gives up its instance, and goes on by itself when its time has come."""
 
+import time
+
 import pytest
 import trio
 import trio.testing
@@ -169,6 +171,49 @@ async def test_many_sleepers_wake_each_in_its_time():
         for number in range(50, 100):
             await until_state(engine, f"sleeper/{number}", "idle")
     assert wake_rows(engine) == []
+
+
+class Turns(trio.abc.Instrument):
+    """Counts those of all tasks."""
+
+    def __init__(self):
+        self.count = 0
+
+    def before_task_step(self, task):
+        self.count += 1
+
+
+@trio.testing.trio_test
+async def test_guests_that_wait_take_no_turn_and_no_time():
+    """Not on the trio thread, and not on a lane."""
+    turns = Turns()
+
+    async def spent(duration_s):
+        """Turns of tasks and seconds of all threads meanwhile."""
+        count, time_s = turns.count, time.process_time()
+        await trio.sleep(duration_s)
+        return turns.count - count, time.process_time() - time_s
+
+    async with asleep(suspend_after_s=1e6) as shem:
+        for number in range(50):
+            await shem.submit(f"sleeper/{number}", "sleep", [HOUR_NS])
+        for number in range(50):
+            await until_loaded(shem, f"sleeper/{number}")
+        trio.lowlevel.add_instrument(turns)
+        with trio.fail_after(30):
+            while (await spent(0.2))[0] > 10:
+                """Guests are on their way into their waits."""
+        count, time_s = await spent(1)
+        trio.lowlevel.remove_instrument(turns)
+        assert count < 25
+        assert time_s < 0.3
+        assert (await shem.worker("sleeper/0")).status == "running"
+
+
+async def until_loaded(shem, worker):
+    with trio.fail_after(30):
+        while not (await shem.worker(worker)).loaded:  # noqa: ASYNC110
+            await trio.sleep(0.01)
 
 
 @trio.testing.trio_test

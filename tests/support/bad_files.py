@@ -73,7 +73,23 @@ ILL_FORMED = rb"""
   (func (export "char") (result char) (canon lift (core func $m "char"))))
 """
 
+SERVER = b"""
+(component
+  (import "wasi:http/types@0.2.0" (instance $types
+    (export "incoming-request" (type (sub resource)))
+    (export "response-outparam" (type (sub resource)))))
+  (alias export $types "incoming-request" (type $request))
+  (alias export $types "response-outparam" (type $response))
+  (core module $M (func (export "handle") (param i32 i32)))
+  (core instance $m (instantiate $M))
+  (func $handle (param "request" (own $request)) (param "response-out" (own $response))
+    (canon lift (core func $m "handle")))
+  (instance $handler (export "handle" (func $handle)))
+  (export "wasi:http/incoming-handler@0.2.0" (instance $handler)))
+"""
+
 FILES = {
+    "server.wat": SERVER,
     "ill.wat": ILL_FORMED,
     "adder.wat": guests.ADDER,
     "relay.wat": programs.RELAY,

@@ -56,7 +56,11 @@ class Client:
         return self.handle(self.request(path, **more))
 
     def post(self, path: str, content: bytes, **more: Any) -> int:
-        request = self.request(path, "post", **more)
+        return self.send("post", path, content, **more)
+
+    def send(self, method: str, path: str, content: bytes, **more: Any) -> int:
+        """A future."""
+        request = self.request(path, method, **more)
         body, stream = self.body(request)
         self.write(stream, content)
         self.finish(body, stream)

@@ -2,7 +2,7 @@
 
 `handle` begins one deferred call. Its request is what was asked for, its answer the head of the
 response with what of the body came with it, or why there is none. GET, HEAD, OPTIONS and TRACE are
-read-remote; everything else is write-remote.
+read-remote; everything else is write-remote, PUT and DELETE idempotent.
 """
 
 from typing import Any, Final
@@ -46,6 +46,9 @@ HANDLE: Final = DeferredFunction(
 """The timeouts are those to connect, to the first byte and between bytes, in nanoseconds."""
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+IDEMPOTENT: Final = frozenset({"PUT", "DELETE"})
+"""Writes that may be repeated by their definition (RFC 9110, 9.2.2), whatever the guest says of its
+writes in general."""
 BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})
 """Methods of which nobody expects a body: without one, nothing is said of its length."""
 TARGET_BYTES_MAX: Final = 64 * 1024
@@ -101,7 +104,13 @@ def handle(state: Any, request_number: int, options_number: int | None) -> Ok | 
     transmission = Transmission(state, traced(state, prepared), body, recorded_response)
     function_type: FunctionType = READ_REMOTE if prepared.method in READING else WRITE_REMOTE
     session = state.session
-    call = HANDLE.begin(session.deferred, function_type, asked, transmission.perform)
+    call = HANDLE.begin(
+        session.deferred,
+        function_type,
+        asked,
+        transmission.perform,
+        idempotent=prepared.method in IDEMPOTENT,
+    )
     transmission.call = call
     if body is not None:
         call.signal = body.news  # who waits to write hears when the call has ended

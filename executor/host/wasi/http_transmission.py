@@ -20,7 +20,6 @@ import trio
 from msgspec.structs import replace
 
 from executor.durable.deferred import CallState, DeferredCall
-from executor.durable.effects import Effect
 from executor.durable.function_type import may_repeat
 from executor.durable.retry import TransientAnswer
 from executor.durable.signal import Signal
@@ -39,7 +38,6 @@ from executor.services.http_client_types import (
     StaleConnection,
 )
 from executor.services.retry_after import retry_after_s
-from executor.wasm.host_function import LeaveGuest
 from executor.wasm.values import Err, Ok
 
 KEY: Final = "idempotency-key"
@@ -275,7 +273,7 @@ class Transmission:
             self._fetcher = None
         asked, self._asked_again = self._asked_again, None
         if asked is not None:
-            self._session.effects.stop(asked)
+            self._session.deferred.stop(asked)
 
     async def _fetch(self) -> None:
         piece = await self._receive()
@@ -303,23 +301,16 @@ class Transmission:
             self._end(failure("connection-terminated", text, lasting=True))
             return
 
-        def done(piece: object, error: BaseException | None) -> Callable[[], None]:
+        def done(piece: object, error: BaseException | None) -> None:
             self._asked_again = None
             if isinstance(piece, Piece):
-                return partial(self._fetched, piece)
-            assert isinstance(error, Exception)
-            return partial(self._end, error)
+                self._fetched(piece)
+            else:
+                assert isinstance(error, Exception)
+                self._end(error)
 
-        def refused(_leave: LeaveGuest) -> None:
-            """The writer has failed: the worker hears of it by itself and is held."""
-
-        effect = Effect(
-            function=call.function,
-            function_type=call.function_type,
-            key=call.key,
-            run=partial(self._continue, before),
-        )
-        self._asked_again = self._session.effects.begin(effect, done, refused=refused)
+        deferred = self._session.deferred
+        self._asked_again = deferred.perform_on(call, partial(self._continue, before), done)
 
     async def _receive(self) -> Piece:
         """Raises: HttpFailure."""
