@@ -306,6 +306,9 @@ class Error(Recorded, frozen=True, kw_only=True, tag=TAGS["error"]):
     """Wall time of the next attempt; absent if there is none."""
     policy: str = ""
     """The rule that chose the policy; "" for the worker's own."""
+    oldest_open: int = 0
+    """No call of the invocation that began before this index will fail any more; 0 if it is not
+    known."""
 
 
 class Log(Recorded, frozen=True, kw_only=True, tag=TAGS["log"]):

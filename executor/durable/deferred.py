@@ -277,6 +277,11 @@ class DeferredCalls:
         self._session.effects.stop(asked)
 
     @property
+    def oldest_open(self) -> int:
+        """The start of the first call that has not ended, 0 if there is none."""
+        return next((call.index for call in self._calls if call.state is CallState.OPEN), 0)
+
+    @property
     def in_flight(self) -> bool:
         """Whether an effect is under way: the worker executes."""
         return any(call.state is CallState.OPEN and call.error is None for call in self._calls)

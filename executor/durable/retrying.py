@@ -56,6 +56,9 @@ class Session(Protocol):
     failing_start: int
     append: Callable[[Entry], int]
 
+    @property
+    def oldest_open(self) -> int: ...
+
     async def commit(self) -> None: ...
 
 
@@ -152,6 +155,7 @@ class Retrying:
                     details=storable(str(failure)),
                     retry_at=now + int(delay_s * NS_PER_S),
                     policy=self.chosen(failure).rule,
+                    oldest_open=session.oldest_open,
                 )
             )
         await session.commit()

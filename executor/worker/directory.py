@@ -57,7 +57,7 @@ class StoreDirectory:
             environment=environment(status, revision.env),
             arguments=status.args,
             status=status.state,
-            retry_count=sum(status.attempts.values()),
+            retry_count=status.retries,
             created_at=status.created_at,
         )
 

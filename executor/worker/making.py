@@ -149,7 +149,7 @@ def identity(worker: Worker) -> WorkerIdentity:
         component_id=status.component_id,
         name=status.name.partition("/")[2],
         revision=status.revision,
-        retry_count=sum(status.attempts.values()),
+        retry_count=status.retries,
     )
 
 

@@ -196,7 +196,7 @@ class StoreReader:
             current_key=status.current.key if status.current is not None else None,
             entries=status.last_index,
             bytes=status.bytes,
-            retries=sum(status.attempts.values()),
+            retries=status.retries,
             last_error=status.last_error.message if status.last_error is not None else None,
             created_at=status.created_at,
             loaded=loaded,

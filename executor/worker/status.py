@@ -106,7 +106,10 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     pending: int = 0
     current: KeyState | None = None
     attempts: dict[int, int] = {}
-    """Failed attempts by `retry_from`; a jump does not reset them, a new invocation does."""
+    """Failed attempts by `retry_from`, of what may fail again; a jump does not reset them, a new
+    invocation does."""
+    retries: int = 0
+    """Failed attempts of the current invocation, or of the last one."""
     retry_at: int = 0
     retry_delay: int = 0
     """Nanoseconds from the failed attempt to the next one."""
@@ -156,6 +159,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             status.pending -= 1
             status.state = "running"
             status.attempts = {}
+            status.retries = 0
             status.retry_at = 0
             status.marked = False
             status.decisions = {}
@@ -212,7 +216,13 @@ def fold_decision(status: Status, index: int, entry: Decision) -> None:
 
 def fold_error(status: Status, entry: Error) -> None:
     attempts = status.attempts.get(entry.retry_from, 0) + 1
-    status.attempts = status.attempts | {entry.retry_from: attempts}
+    invocation = 0 if status.current is None else status.current.started_index
+    status.attempts = {
+        index: count
+        for index, count in status.attempts.items()
+        if index == invocation or index >= entry.oldest_open
+    } | {entry.retry_from: attempts}
+    status.retries += 1
     status.last_error = Failure(kind=entry.kind, message=entry.details)
     if entry.retry_at is not None:
         status.state = "retrying"
@@ -257,6 +267,7 @@ class RevertedFold:
         """The status; `cuts` as above, now that the revert's own index is known."""
         self.status.cuts = cuts
         self.status.attempts = {}
+        self.status.retries = 0
         return self.status
 
 

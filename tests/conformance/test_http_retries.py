@@ -64,6 +64,7 @@ async def test_a_status_that_a_rule_names_is_tried_again_under_one_key(method):
             replayed = await around.run(asking(server, ask), ran.entries)
         assert ran.trace == replayed.trace == [(503, b"busy")]
         assert [error.policy for error in errors_of(ran.entries)] == ["rule"] * 3
+        assert all(error.oldest_open == error.retry_from for error in errors_of(ran.entries))
         assert [error.details for error in errors_of(ran.entries)] == [
             f"{server.authority}: status 503"
         ] * 3

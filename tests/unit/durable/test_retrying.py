@@ -21,6 +21,8 @@ class Closing:
 
 
 class FakeSession:
+    oldest_open = 7
+
     def __init__(self):
         self.modes = Modes()
         self.failing_start = 0

@@ -163,6 +163,9 @@ SAMPLES: Final[dict[str, Entry]] = {
     "error, by a rule": Error(
         at=AT, retry_from=4, kind="guest-error", details="busy", retry_at=AT + 1, policy="rates"
     ),
+    "error, of an open call": Error(
+        at=AT, retry_from=4, kind="guest-error", details="busy", retry_at=AT + 1, oldest_open=3
+    ),
     "log": Log(at=AT, level="stdout", text="hello\n"),
     "log, full": Log(at=AT, level="stderr", text="\ufffd", octets=b"\xff", context="main"),
     "decision": Decision(at=AT, start_index=4, choice="repeat"),

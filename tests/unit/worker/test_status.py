@@ -104,6 +104,21 @@ def test_attempts_count_by_the_call_that_failed_and_end_with_the_next_invocation
     assert status.attempts == {}
 
 
+def test_attempts_of_calls_that_have_ended_are_forgotten_and_retries_are_not():
+    """A worker may meet a failure an hour for years, in one invocation."""
+    failures = (
+        Error(at=AT, retry_from=index, kind="e", retry_at=9, oldest_open=index - 1)
+        for index in range(5, 10_000)
+    )
+    status = folded(CREATE, PENDING, STARTED, error(3, 9), *failures)
+    assert status.attempts == {3: 1, 9_998: 1, 9_999: 1}
+    assert status.retries == 9_996
+    fold(status, 10_001, DONE)
+    fold(status, 10_002, PENDING)
+    fold(status, 10_003, STARTED)
+    assert (status.attempts, status.retries) == ({}, 0)
+
+
 def test_a_failure_is_kept_with_its_key_and_refuses():
     status = folded(CREATE, PENDING, STARTED, FAILED)
     assert (status.failed_key, status.last_error.message) == ("k", "unreachable")
