@@ -1,8 +1,10 @@
 """What passes between a guest and its peer besides the content: back-pressure, trailers, time."""
 
+import gc
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 
 from trio.testing import trio_test
@@ -71,6 +73,37 @@ async def test_trailers_of_a_request_reach_the_peer_in_every_attempt():
         for request in whole:
             assert request.trailers == {"x-sum": "7", "x-other": "two words"}
             assert request.body == content
+
+
+def held_objects():
+    """How many there are of each of the executor's own classes."""
+    gc.collect()
+    kinds = (type(held) for held in gc.get_objects())
+    return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("executor."))
+
+
+@trio_test
+async def test_a_request_that_is_over_leaves_nothing_behind_however_many_there_are():
+    """In one invocation, with short responses, long ones, and failures; what is given up too."""
+
+    def program(guest):
+        client = Client(guest, server.authority)
+        before = Counter()
+        for number in range(1, 301):
+            client.answer(client.get("/text/short"))
+            client.answer(client.post("/echo", b"content"))
+            if number % 10 == 0:
+                client.answer(client.get("/bytes/200000"))
+                client.answer(client.get("/garbage"))
+                guest.drop(f"{TYPES}.future-incoming-response", client.get("/text/unread"))
+            if number == 100:
+                before = held_objects()
+        more = held_objects() - before
+        guest.tell({kind: count for kind, count in more.items() if count > 40})
+
+    with http_server() as server:
+        async with world() as around:
+            assert (await around.run(program)).trace == [{}]
 
 
 @contextmanager

@@ -107,6 +107,7 @@ class Client:
         g = self.guest
         headers = g.call(f"{TYPES}.[method]incoming-response.headers", response)
         entries = g.call(f"{TYPES}.[method]fields.entries", headers)
+        g.drop(f"{TYPES}.fields", headers)
         return g.call(f"{TYPES}.[method]incoming-response.status", response), dict(entries)
 
     def stream(self, response: int) -> tuple[int, int]:
