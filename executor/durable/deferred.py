@@ -48,6 +48,7 @@ class Session(Protocol):
     retrying: Retrying
     live: bool
     failing_start: int
+    open_start: int
 
     def claim_index(self, function: str, function_type: str, request: Raw) -> int: ...
     def append_start(self, function: str, function_type: str, request: Raw) -> int: ...
@@ -278,8 +279,12 @@ class DeferredCalls:
 
     @property
     def oldest_open(self) -> int:
-        """The start of the first call that has not ended, 0 if there is none."""
-        return next((call.index for call in self._calls if call.state is CallState.OPEN), 0)
+        """The start of the first call of the session that has not ended, and so may fail, 0 if
+        there is none. Under the worker's lock.
+        """
+        waited = self._session.open_start
+        oldest = next((call.index for call in self._calls if call.state is CallState.OPEN), 0)
+        return min(waited or oldest, oldest or waited)
 
     @property
     def in_flight(self) -> bool:

@@ -49,15 +49,20 @@ DELAY_MAX_S: Final = 20.0
 """A longer wait gives up the instance instead."""
 
 
+class Calls(Protocol):
+    @property
+    def oldest_open(self) -> int: ...
+
+
 class Session(Protocol):
+    @property
+    def deferred(self) -> Calls: ...
+
     modes: Modes
     effects: OpenEffects
     writer: Writer
     failing_start: int
     append: Callable[[Entry], int]
-
-    @property
-    def oldest_open(self) -> int: ...
 
     async def commit(self) -> None: ...
 
@@ -155,7 +160,7 @@ class Retrying:
                     details=storable(str(failure)),
                     retry_at=now + int(delay_s * NS_PER_S),
                     policy=self.chosen(failure).rule,
-                    oldest_open=session.oldest_open,
+                    oldest_open=session.deferred.oldest_open,
                 )
             )
         await session.commit()

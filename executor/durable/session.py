@@ -400,12 +400,6 @@ class DurableSession:
         return self.modes.begin or self.failing_call or self.invocation_index
 
     @property
-    def oldest_open(self) -> int:
-        """Of the calls that may fail, or fail again, the first; under the worker's lock."""
-        oldest = self.deferred.oldest_open
-        return min(self.open_start or oldest, oldest or self.open_start)
-
-    @property
     def may_suspend(self) -> bool:
         """Whether nothing would be lost with the instance but the call that the guest waits in."""
         return not self.modes.begin and not self.deferred.in_flight

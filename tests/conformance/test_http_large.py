@@ -16,7 +16,7 @@ from tests.support.terminals import Terminals
 MIB = 1 << 20
 RECEIVED_BYTES = 1 << 30
 SENT_BYTES = 256 * MIB
-FLAT_BYTES = 32 * MIB
+FLAT_BYTES = 64 * MIB
 
 
 def measured(folder, *what):

@@ -20,10 +20,13 @@ class Closing:
     closing = False
 
 
-class FakeSession:
+class OneCall:
     oldest_open = 7
 
+
+class FakeSession:
     def __init__(self):
+        self.deferred = OneCall()
         self.modes = Modes()
         self.failing_start = 0
         self.effects = Closing()
