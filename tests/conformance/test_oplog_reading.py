@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from itertools import groupby
 
 import pytest
 import trio
@@ -100,9 +101,10 @@ def test_a_replay_reads_a_page_only_when_the_guest_has_come_to_it():
         assert max(engine.reads) <= PAGE
         assert sum(engine.reads) <= entries
         pages = -(-entries // PAGE)
-        assert len(seen) == pages > 5
+        asked = [done for done, _ in groupby(seen)]  # a page is read in several steps
+        assert len(asked) == pages > 5
         # A call is two entries: each page was asked for once the one before it was used up.
-        assert all(done >= (page - 1) * PAGE // 2 - 2 for page, done in enumerate(seen[1:], 2))
+        assert all(done >= (page - 1) * PAGE // 2 - 2 for page, done in enumerate(asked[1:], 2))
 
     run(case)
 
