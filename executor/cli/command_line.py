@@ -101,7 +101,7 @@ class CommandLine:
         unreached_since: float | None = None
         while True:
             try:
-                return trio.run(opened)
+                return trio.run(opened, restrict_keyboard_interrupt_to_checkpoints=True)
             except HandedOver:
                 unreached_since = None
             except NotServed as error:

@@ -2,9 +2,10 @@
 
 import os
 import random
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -148,7 +149,7 @@ def torture(context: click.Context, /, **asked: Any) -> int:
             ) from interrupt
         report = TortureReport(lab, repeated(line.arguments))
         try:
-            with report.shown_progress():
+            with report.shown_progress(), ctrl_c_calls(lab.interrupt):
                 try_points(lab, request, report)
         except KeyboardInterrupt:
             report.interrupted = True
@@ -156,6 +157,17 @@ def torture(context: click.Context, /, **asked: Any) -> int:
     if report.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_GUEST if report.figures.wrong else EXIT_DONE
+
+
+@contextmanager
+def ctrl_c_calls(interrupt: Callable[[], None]) -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    if before != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: interrupt())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def check_choice(request: Request) -> None:

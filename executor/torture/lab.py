@@ -9,14 +9,14 @@ come to its point, is the last that was to be killed.
 import errno
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
 from itertools import count, repeat
 from pathlib import Path
+from queue import SimpleQueue
 from random import Random
 from signal import SIGKILL
 from threading import Lock
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -26,6 +26,9 @@ from executor.torture.children import Children
 from executor.torture.crash_points import KINDS, Point, PointKind
 from executor.torture.plan import AnyEvent, AnyStep, Counted, Outcome, Plan, Refused, decode_event
 from executor.torture.verdict import Case, Verdict, judge
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 CHAIN_LENGTH_MAX: Final = 100
 LATER_S: Final = 0.003
@@ -84,6 +87,8 @@ class Lab:
         """Held while undisturbed runs are made, and for a look at what they agree on."""
         self._reference: Reference | None = None
         self._counts: dict[PointKind, int] = {}
+        self._done: SimpleQueue[Future[Tried] | None] = SimpleQueue()
+        """Cases that were tried, None if no more are wanted."""
 
     # -- one case ----------------------------------------------------------------------------
 
@@ -267,17 +272,28 @@ class Lab:
         ]
 
     def try_chains(self, chains: Sequence[Sequence[Point]]) -> Iterator[Tried]:
-        """Cases as they are done, several at once."""
-        futures = [self._children.pool.submit(self.try_chain, chain) for chain in chains]
-        for future in as_completed(futures):
-            yield future.result()
+        """Cases as they are done, several at once. Who does not read them all is done with the lab."""
+        for chain in chains:
+            future = self._children.pool.submit(self.try_chain, chain)
+            future.add_done_callback(self._done.put)
+        for _ in chains:
+            done = self._done.get()
+            if done is None:
+                raise KeyboardInterrupt
+            yield done.result()
+
+    def interrupt(self) -> None:
+        """Has what tries cases raise `KeyboardInterrupt`. For the handler of a signal: what such a
+        handler raises itself is lost if a callback of the collector happens to run just then.
+        """
+        self._done.put(None)
 
     def try_beyond(self, kind: PointKind) -> Iterator[Tried]:
         """Tries the points after the last that was counted, until there are no more: how many
         entries share a commit is a matter of time.
         """
         for number in count(self.counts().get(kind, 0) + 1):
-            tried = self.try_chain([(kind, number)])
+            [tried] = self.try_chains([[(kind, number)]])
             yield tried
             if not tried.case.killed:
                 return

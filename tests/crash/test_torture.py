@@ -383,13 +383,16 @@ def test_ctrl_c_ends_every_process_and_leaves_nothing_behind(here):
         env=os.environ | {"SHEM_TEST_MARKER": marker},
     )  # fmt: skip
     with process:
-        deadline = time.monotonic() + 60
-        while not list((here.parent / "temporary").glob("*/counter-append-*")):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        try:
+            deadline = time.monotonic() + 60
+            while not list((here.parent / "temporary").glob("*/counter-append-*")):
+                assert time.monotonic() < deadline
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130, err
     assert "interrupted: " in out
     assert processes_of(marker) == []

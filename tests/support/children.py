@@ -23,6 +23,9 @@ def start_python(code: str, *arguments: object) -> subprocess.Popen[str]:
 def run_python(code: str, *arguments: object, timeout_s: float = 60) -> str:
     """What the child printed; it must end well."""
     process = start_python(code, *arguments)
-    out, err = process.communicate(timeout=timeout_s)
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    finally:
+        process.kill()
     assert process.returncode == 0, err
     return out

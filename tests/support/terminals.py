@@ -39,7 +39,10 @@ class Terminal:
         )
 
     def ended(self) -> Ended:
-        out, err = self.process.communicate(timeout=TIMEOUT_S)
+        try:
+            out, err = self.process.communicate(timeout=TIMEOUT_S)
+        finally:
+            self.process.kill()
         return Ended(self.process.returncode, out, err)
 
     def press_ctrl_c(self) -> Ended:

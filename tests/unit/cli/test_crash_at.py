@@ -12,9 +12,11 @@ def test_a_crash_point_is_refused_while_another_process_runs_the_store(shem, tmp
     command = (sys.executable, "-c", holder, str(tmp_path / ".shem"))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:
-        process.stdout.readline()
-        ran = shem("invoke", "a/b", "f", "--crash-at", "append:1", "--json")
-        process.kill()
+        try:
+            process.stdout.readline()
+            ran = shem("invoke", "a/b", "f", "--crash-at", "append:1", "--json")
+        finally:
+            process.kill()
     assert (ran.code, ran.stdout, ran.error["kind"]) == (4, "", "busy")
     assert str(process.pid) in ran.error["message"]
 

@@ -51,11 +51,14 @@ def test_the_server_ends_with_the_process_that_started_it():
         text=True,
     )
     with process:
-        port = int(process.stdout.readline())
-        url = f"http://127.0.0.1:{port}/"
-        assert urllib.request.urlopen(url, timeout=10).read() == b"[]"
-        process.stdin.close()
-        assert process.wait(timeout=10) == 0
+        try:
+            port = int(process.stdout.readline())
+            url = f"http://127.0.0.1:{port}/"
+            assert urllib.request.urlopen(url, timeout=10).read() == b"[]"
+            process.stdin.close()
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
 
 
 def test_the_bank_is_bound_to_the_guests_import():
