@@ -272,7 +272,7 @@ class Lab:
         ]
 
     def try_chains(self, chains: Sequence[Sequence[Point]]) -> Iterator[Tried]:
-        """Cases as they are done, several at once. Who does not read them all is done with the lab."""
+        """Cases as they are done, several at once. Who leaves some unread is done with the lab."""
         for chain in chains:
             future = self._children.pool.submit(self.try_chain, chain)
             future.add_done_callback(self._done.put)
