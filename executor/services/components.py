@@ -204,12 +204,20 @@ def read_components(engine: Engine) -> list[ComponentRow]:
 
 
 def read_content(engine: Engine, digest: str) -> bytes:
+    """The bytes of a component, or of a file that was deployed with one.
+
+    Raises: OplogCorruptError if they are not what was deployed.
+    """
     raw = engine.read_row("component_bytes", bytes.fromhex(digest))
     if raw is None:
         raise ComponentNotFound(
             f"the bytes of {digest} are not in the store",
             where="store",
             hint="restore the store from a copy",
+        )
+    if content_digest(raw) != digest:
+        raise OplogCorruptError(
+            f"the bytes of {digest} are damaged; if they are a component's, deploy its file again"
         )
     return raw
 

@@ -340,6 +340,27 @@ def test_a_corrupt_entry_is_named_and_every_other_worker_goes_on(shem, tmp_path)
     assert shem("invoke", "adder/w", "add", "1").stdout == "6\n"
 
 
+def test_a_component_whose_bytes_are_damaged_is_named_and_is_back_with_its_file(shem, tmp_path):
+    """As long as it is compiled nobody needs its bytes."""
+    store = tmp_path / ".shem"
+    digest = json.loads(shem("component", "adder", "--json").stdout)["revisions"][0]["digest"]
+    engine = LmdbEngine.open(store)
+    damaged = Row(table="component_bytes", key=bytes.fromhex(digest), value=b"\1\2\3\4")
+    assert engine.write([Batch(rows=(damaged,))]) == [None]
+    engine.close()
+    assert shem("invoke", "adder/w", "add", "1").stdout == "6\n"
+    for artifact in (store / "artifacts").iterdir():
+        artifact.unlink()
+    damage = f"the bytes of {digest} are damaged"
+    accepted = ("invoke", "adder/w", "add", "1", "--key", "accepted")
+    told = shem(*accepted, "--json")
+    error = json.loads(told.stdout)["error"]
+    assert (told.code, error["kind"], damage in error["message"]) == (5, "store-corrupt", True)
+    refused(shem, ("crash", "adder/w"), kind="store-corrupt", says=damage)
+    assert shem("deploy", "adder.wat").code == 0
+    assert shem(*accepted).stdout == "7\n"
+
+
 @pytest.mark.parametrize(
     ("row", "kind", "says"),
     [
