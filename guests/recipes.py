@@ -244,6 +244,7 @@ RECIPES: dict[str, Recipe] = {
     "command": c_recipe("command"),
     "scribe": c_recipe("scribe"),
     "fetcher": c_recipe("fetcher"),
+    "callback": c_recipe("callback"),
     "poster": c_recipe("poster"),
     "stepper": c_recipe("stepper"),
     "auditor": c_recipe("auditor"),

@@ -1,35 +1,12 @@
 /* Remote writes beside the guest, and what a guest may do while they are under way. The steps are
  * those of wit/poster.wit. */
+#include "http.h"
 #include "text.h"
 
 #define API "demo:poster/api"
 #define HOST "golem:api/host@1.1.6"
-#define TYPES "wasi:http/types@0.2.0"
-#define REQUEST "[method]outgoing-request."
-#define FUTURE "[method]future-incoming-response."
 
-enum { HTTP = 0, POST = 2, SOME = 1, SLOTS = 10 };
-
-/* Of `handle`: an error-code holds a u64, so what follows the discriminant stands at 8. */
-typedef struct {
-    _Alignas(8) uint8_t failed;
-    _Alignas(8) uint32_t future;
-    uint8_t rest[28];
-} handled_t;
-
-/* option<result<result<incoming-response, error-code>>> */
-typedef struct {
-    _Alignas(8) uint8_t there;
-    _Alignas(8) uint8_t taken;
-    _Alignas(8) uint8_t failed;
-    _Alignas(8) uint32_t response;
-    uint8_t rest[28];
-} got_t;
-
-typedef struct {
-    uint32_t *items;
-    uint32_t length;
-} indices_t;
+enum { SLOTS = 10 };
 
 IMPORT("demo:poster/peer", "ask") uint32_t ask(uint32_t n);
 IMPORT(HOST, "get-oplog-index") uint64_t own_index(void);
@@ -38,34 +15,6 @@ IMPORT(HOST, "mark-begin-operation") uint64_t begin_region(void);
 IMPORT(HOST, "mark-end-operation") void end_region(uint64_t begin);
 IMPORT(HOST, "set-idempotence-mode") void set_mode(uint32_t on);
 IMPORT("wasi:cli/exit@0.2.0", "exit") void leave(uint32_t failed);
-IMPORT(TYPES, "[constructor]fields") uint32_t new_fields(void);
-IMPORT(TYPES, "[constructor]outgoing-request") uint32_t new_request(uint32_t fields);
-
-IMPORT(TYPES, REQUEST "set-method")
-uint32_t set_method(uint32_t self, uint32_t method, const char *, uint32_t);
-
-IMPORT(TYPES, REQUEST "set-scheme")
-uint32_t set_scheme(uint32_t self, uint32_t some, uint32_t scheme, const char *, uint32_t);
-
-IMPORT(TYPES, REQUEST "set-authority")
-uint32_t set_authority(uint32_t self, uint32_t some, const char *text, uint32_t length);
-
-IMPORT(TYPES, REQUEST "set-path-with-query")
-uint32_t set_path(uint32_t self, uint32_t some, const char *text, uint32_t length);
-
-IMPORT("wasi:http/outgoing-handler@0.2.0", "handle")
-void handle(uint32_t request, uint32_t some, uint32_t options, handled_t *result);
-
-IMPORT(TYPES, FUTURE "subscribe") uint32_t subscribe(uint32_t self);
-IMPORT(TYPES, FUTURE "get") void get(uint32_t self, got_t *result);
-IMPORT(TYPES, "[resource-drop]future-incoming-response") void drop_future(uint32_t self);
-IMPORT(TYPES, "[method]incoming-response.status") uint32_t status(uint32_t self);
-IMPORT(TYPES, "[resource-drop]incoming-response") void drop_response(uint32_t self);
-
-IMPORT("wasi:io/poll@0.2.0", "poll")
-void poll(const uint32_t *pollables, uint32_t length, indices_t *result);
-
-IMPORT("wasi:io/poll@0.2.0", "[resource-drop]pollable") void drop_pollable(uint32_t self);
 
 static uint32_t futures[SLOTS];
 static uint64_t registers[SLOTS];
@@ -78,11 +27,9 @@ static void begin_post(string_t authority, uint32_t slot) {
         set_authority(request, SOME, authority.bytes, authority.length) ||
         set_path(request, SOME, path, sizeof path))
         __builtin_trap();
-    handled_t handled;
-    handle(request, !SOME, 0, &handled);
-    if (handled.failed)
+    futures[slot] = future_of(request);
+    if (futures[slot] == 0)
         __builtin_trap();
-    futures[slot] = handled.future;
 }
 
 static uint32_t await_post(uint32_t slot) {

@@ -17,6 +17,7 @@
 | gather (Py)    | demo:gather/api: fetch-all, post-all                | wasi:http              |
 | collector (JS) | demo:collector/api: fetch-all                       | wasi:http, by `fetch`  |
 | fetcher (C)    | demo:fetcher/api: fetch-all, drain, pour            | wasi:http              |
+| callback (C)   | demo:callback/api: ask, a resource `reading`        | durability, wasi:http  |
 | adder (WAT)    | demo:adder/api: add, get, fail, spin                | none                   |
 | charger (WAT)  | demo:charger/api: charge-many                       | demo:bank/api          |
 | clocks (WAT)   | demo:clocks/api: read                               | clocks and random      |
@@ -102,6 +103,11 @@ def fetcher_component() -> bytes:
 @cache
 def poster_component() -> bytes:
     return recipes.build("poster").read_bytes()
+
+
+@cache
+def callback_component() -> bytes:
+    return recipes.build("callback").read_bytes()
 
 
 @cache
