@@ -66,7 +66,8 @@ class Request(NamedTuple):
 
 Answer = tuple[int, bytes, dict[str, str]]
 """Status, body, headers."""
-Otherwise = Callable[[Request], Answer]
+Otherwise = Callable[[Request], Answer | str]
+"""What answers; or the path of the table that says how."""
 
 
 def pattern(number: int) -> bytes:
@@ -228,14 +229,21 @@ class Exchange(BaseHTTPRequestHandler):
         if "gate" in query:
             self.wait()
         try:
-            method = getattr(self, "on_" + name.replace("-", "_"), None)
+            method = self.method_of(name)
             if method is None:
-                status, content, headers = self.server.otherwise(request)
-                self.whole(status, content, *headers.items())
-            else:
-                method(request, *arguments)
+                answer = self.server.otherwise(request)
+                if not isinstance(answer, str):
+                    status, content, headers = answer
+                    self.whole(status, content, *headers.items())
+                    return
+                name, *arguments = answer.strip("/").split("/")
+                method = self.method_of(name)
+            method(request, *arguments)
         except Gone:
             self.close_connection = True
+
+    def method_of(self, name: str) -> Any:
+        return getattr(self, "on_" + name.replace("-", "_"), None)
 
     def read_body(self, taken: "Kept | Counted") -> tuple[bytes, bool, dict[str, str]]:
         if self.headers.get("transfer-encoding") == "chunked":

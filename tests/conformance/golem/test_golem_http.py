@@ -1,14 +1,12 @@
 """Golem's guests that make HTTP requests, live, in forced replay and after crashes.
 
-What is expected is the behaviour of `wasi.rs` and `api.rs` of Golem's executor tests at v1.2.5,
-written afresh. Guests find their server at `localhost`, by PORT in their environment.
+What is expected is the behaviour of `wasi.rs` of Golem's executor tests, written afresh.
 """
 
 import json
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import trio
@@ -16,38 +14,21 @@ from trio.testing import trio_test
 
 from executor.errors import InvocationInterrupted
 from executor.executor import Executor
-from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
-from tests.conformance.golem.guest import Guest, Mode
-from tests.support.http_server import HttpServer, Request, http_server
+from oplog.entry import End, Start, Suspend
+from tests.conformance.golem.components import WHY_SKIPPED, components_folder
+from tests.conformance.golem.guest import TIMEOUT_S, Guest, Mode
+from tests.conformance.golem.servers import Polled, header_and_body, percentage, reaching, until
+from tests.support.http_server import Answer, Request, http_server
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
 
-Answer = tuple[int, bytes, dict[str, str]]
 EXAMPLE = '200 ExampleResponse { percentage: 0.25, message: Some("response message Golem") }'
-PERCENTAGE = {"percentage": 0.25, "message": "response message Golem"}
-
-
-def echo(request: Request) -> Answer:
-    """As the server of Golem's tests: header and body of the request, in the response."""
-    header = request.headers.get("x-test", "no X-Test header")
-    return 200, f"response is {header} {request.body.decode()}".encode(), {}
-
-
-def percentage(_request: Request) -> Answer:
-    return 200, json.dumps(PERCENTAGE).encode(), {"content-type": "application/json"}
-
-
-async def reaching(shem: Executor, name: str, worker: str, mode: Mode, server: HttpServer) -> Guest:
-    """A worker that may reach the server, and knows where it is."""
-    await shem.deploy(golem_component(name), name=name, allow_net=["localhost"])
-    env = {"PORT": str(server.port), "RUST_BACKTRACE": "1"}
-    return Guest(shem, f"{name}/{worker}", mode, env)
 
 
 @trio_test
 async def test_a_request_and_its_response(tmp_path: Path, mode: Mode) -> None:
-    with http_server(echo) as server:
+    with http_server(header_and_body) as server:
         async with Executor.open(tmp_path) as shem:
             guest = await reaching(shem, "http-client", "http-client-1", mode, server)
             assert await guest.run("run") == "200 response is test-header test-body"
@@ -64,7 +45,7 @@ async def test_requests_of_client_libraries(tmp_path: Path, mode: Mode) -> None:
             assert seen == EXAMPLE
             guest = await reaching(shem, "tinygo-wasi-http", "tinygo-wasi-http-1", mode, server)
             assert await guest.run("example1", "hello tinygo") == (
-                "200 percentage: 0.250000, message: response message Golem"
+                "200 percentage: 0.250000, message: response message no X-Test header"
             )
         reqwest, go = server.requests
         assert (reqwest.method, reqwest.path, go.method, go.path) == ("POST", "/post-example") * 2
@@ -75,14 +56,14 @@ async def test_requests_of_client_libraries(tmp_path: Path, mode: Mode) -> None:
         }
         assert reqwest.headers["x-test"] == "Golem"
         assert reqwest.headers["authorization"] == "Basic c29tZTpib2R5"
-        assert json.loads(go.body)["Name"] == "Something"
+        assert go.body == b'{"Name":"Something","Amount":42,"Comments":["Hello","World"]}'
 
 
 @trio_test
 async def test_a_response_is_kept_between_invocations_and_executors(
     tmp_path: Path, mode: Mode
 ) -> None:
-    with http_server(echo) as server:
+    with http_server(header_and_body) as server:
         async with Executor.open(tmp_path) as shem:
             guest = await reaching(shem, "http-client", "http-client-2", mode, server)
             await guest.run("send-request")
@@ -121,104 +102,84 @@ async def test_a_body_that_is_interrupted_in_the_middle_is_read_to_its_end(
         assert len({request.key for request in server.requests}) == 1
 
 
-class Polled:
-    """Answers `initial` until it is told something else."""
-
-    def __init__(self) -> None:
-        self.answer = b"initial"
-        self.asked = 0
-
-    def __call__(self, _request: Request) -> Answer:
-        self.asked += 1
-        return 200, self.answer, {}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
-        while not condition():  # noqa: ASYNC110  # the server is in another thread
-            await trio.sleep(0.01)
-
-
 @trio_test
-async def test_a_guest_polls_until_it_is_told_what_it_waits_for(tmp_path: Path, mode: Mode) -> None:
-    polled = Polled()
-    with http_server(polled) as server:
+async def test_a_body_that_breaks_off_is_asked_for_again_unseen(tmp_path: Path, mode: Mode) -> None:
+    """In its middle, and before it begins."""
+    told = iter(["/close", "/cut/102400/70000", "/reset", "/bytes/102400"])
+
+    with http_server(lambda _request: next(told)) as server:
         async with Executor.open(tmp_path) as shem:
-            guest = await reaching(shem, "http-client-2", "poll-loop-component-0", mode, server)
-            accepted = await shem.submit(guest.worker, "start-polling", ["first"], env=guest.env)
-            await until(lambda: polled.asked > 2)
-            assert (await shem.worker(guest.worker)).status == "running"
-            polled.answer = b"first"
-            done = await shem.wait(guest.worker, accepted.key, timeout_s=20)
-            assert "Poll loop finished" in done.stdout
-            await guest.rebuild()
-            assert (await shem.worker(guest.worker)).status == "idle"
+            guest = await reaching(shem, "http-client-2", "w", mode, server)
+            assert await guest.run("slow-body-stream") == 100 * 1024
+        assert [(request.method, request.path) for request in server.requests] == [
+            ("GET", "/big-byte-array")
+        ] * 4
+        assert len({request.key for request in server.requests}) == 1
 
 
+@pytest.mark.parametrize("loss", ["crash", "interrupt", "restart"])
 @trio_test
-async def test_a_second_invocation_resumes_a_poll_loop_that_was_interrupted(
-    tmp_path: Path, mode: Mode
+async def test_a_request_whose_response_is_lost_in_its_middle_is_sent_again_as_it_was(
+    tmp_path: Path, loss: Literal["crash", "interrupt", "restart"]
 ) -> None:
-    polled = Polled()
-    with http_server(polled) as server:
+    """A POST whose response is longer than what is recorded with its head."""
+    pieces = threading.Semaphore(0)
+    with http_server() as server:
+        answer = b'{"percentage": 0.25, "message": "response message Golem"}'
+        server.stream("/post-example", [answer[:1], b" " * 100_000, answer[1:]], pieces)
         async with Executor.open(tmp_path) as shem:
-            guest = await reaching(shem, "http-client-2", "poll-loop-component-1", mode, server)
-            first = await shem.submit(guest.worker, "start-polling", ["first"], env=guest.env)
-            await until(lambda: polled.asked > 1)
-            await shem.interrupt(guest.worker)
-            assert (await shem.worker(guest.worker)).status == "interrupted"
-            asked = polled.asked
-            await trio.sleep(0.3)
-            assert polled.asked == asked
-            second = await shem.submit(guest.worker, "start-polling", ["second"])
-            await until(lambda: polled.asked > asked)
-            assert (await shem.worker(guest.worker)).pending == (second.key,)
-            polled.answer = b"first"
-            await shem.wait(guest.worker, first.key, timeout_s=20)
-            polled.answer = b"second"
-            await shem.wait(guest.worker, second.key, timeout_s=20)
-            await guest.rebuild()
-
-
-@trio_test
-async def test_the_queue_of_a_poll_loop_is_there_after_a_restart(
-    tmp_path: Path, mode: Mode
-) -> None:
-    polled = Polled()
-    with http_server(polled) as server:
-        async with Executor.open(tmp_path) as shem:
-            guest = await reaching(shem, "http-client-2", "invocation_queue", mode, server)
-            polling = await shem.submit(guest.worker, "start-polling", ["done"], env=guest.env)
-            await until(lambda: polled.asked > 1)
-            for number in range(3):
-                await shem.submit(guest.worker, "increment", [], key=f"increment-{number}")
-            await shem.interrupt(guest.worker)
-        async with Executor.open(tmp_path) as shem:
-            guest = Guest(shem, guest.worker, mode)
-            last = await shem.submit(guest.worker, "increment", [])
-            polled.answer = b"done"
-            await shem.wait(guest.worker, polling.key, timeout_s=20)
-            await shem.wait(guest.worker, last.key, timeout_s=20)
-            assert await guest.run("get-count") == 4
-
-
-@trio_test
-async def test_a_poll_loop_can_be_resumed_or_deleted(tmp_path: Path) -> None:
-    polled = Polled()
-    with http_server(polled) as server:
-        async with Executor.open(tmp_path) as shem:
-            resumed = await reaching(shem, "http-client-2", "resumed", "live", server)
-            deleted = await reaching(shem, "http-client-2", "deleted", "live", server)
-            keys = {}
-            for guest in (resumed, deleted):
-                accepted = await shem.submit(guest.worker, "start-polling", ["done"], env=guest.env)
-                keys[guest.worker] = accepted.key
-                asked = polled.asked
-                await until(lambda asked=asked: polled.asked > asked + 1)
+            guest = await reaching(shem, "http-client-2", "w", "live", server)
+            await shem.submit(guest.worker, "run", key="k", env=guest.env)
+            pieces.release()
+            with trio.fail_after(TIMEOUT_S):
+                while not await head_is_recorded(shem, guest.worker):  # noqa: ASYNC110
+                    await trio.sleep(0.02)
+            if loss == "crash":
+                assert (await shem.crash(guest.worker)).divergence is None
+            if loss == "interrupt":
                 await shem.interrupt(guest.worker)
-            await shem.delete(deleted.worker)
-            begun = time.monotonic()
-            await shem.resume(resumed.worker)
+                await shem.resume(guest.worker)
+        for _ in range(8):
+            pieces.release()
+        async with Executor.open(tmp_path) as shem:
+            done = await shem.wait(guest.worker, "k", timeout_s=TIMEOUT_S)
+            assert done.value == EXAMPLE
+            assert (await shem.replay(guest.worker)).divergence is None
+        first, *others = server.requests
+        assert others
+        for again in others:
+            assert (again.key, again.body) == (first.key, first.body)
+
+
+async def head_is_recorded(shem: Executor, worker: str) -> bool:
+    """Of the worker's one request."""
+    records = [(record.index, record.entry) async for record in shem.oplog(worker)]
+    asked = [
+        index
+        for index, entry in records
+        if isinstance(entry, Start) and entry.function == "wasi:http/outgoing-handler.handle"
+    ]
+    return any(isinstance(entry, End) and entry.start_index in asked for _, entry in records)
+
+
+@trio_test
+async def test_a_guest_that_sleeps_between_its_requests_is_suspended_there(
+    tmp_path: Path, mode: Mode
+) -> None:
+    """Each response was read before; what waits behind the sleep is asked for once."""
+    polled = Polled()
+
+    def answer(request: Request) -> Answer:
+        if polled.asked == 4:
             polled.answer = b"done"
-            await shem.wait(resumed.worker, keys[resumed.worker], timeout_s=20)
-            assert time.monotonic() - begun < 15
+        return polled(request)
+
+    with http_server(answer) as server:
+        async with Executor.open(tmp_path, suspend_after_s=0.05) as shem:
+            guest = await reaching(shem, "http-client-2", "w", mode, server)
+            done = await guest.invocation("start-polling", ["done"])
+            assert done.stdout.count("Calling the poll endpoint") == 5
+            assert done.stdout.count("Received initial") == 4
+            entries = [record.entry async for record in shem.oplog(guest.worker)]
+            assert sum(isinstance(entry, Suspend) for entry in entries) == 4
+        assert len({request.key for request in server.requests}) == polled.asked == 5

@@ -1,7 +1,8 @@
 """Golem's guests for files, clocks and failures, live, in forced replay and after crashes.
 
 What is expected is the behaviour of `wasi.rs` of Golem's executor tests at v1.2.5, written afresh.
-What those tests do over HTTP is not here. Names are looked up in a resolver of the test's own.
+What those tests do over HTTP is in `test_golem_http.py`. Names are looked up in a resolver of the
+test's own.
 """
 
 import socket
@@ -14,7 +15,7 @@ import pytest
 import trio
 from trio.testing import trio_test
 
-from executor.errors import GuestTrap, PreviousFailed
+from executor.errors import BadArguments, GuestTrap, PreviousFailed
 from executor.executor import Executor
 from executor.records import InitialFile
 from executor.wasm.values import Ok
@@ -85,6 +86,41 @@ async def test_a_sleep_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert 3.9 <= time.monotonic() - begun < 6
         assert await shem.invoke(worker, "sleep", [1]) == Ok()
         assert 4.9 <= time.monotonic() - begun < 8
+
+
+@trio_test
+async def test_a_long_sleep_gives_up_its_instance_and_ends_in_its_time(
+    tmp_path: Path, mode: Mode
+) -> None:
+    """Also behind a restart, in the middle of it, of an executor that runs everything."""
+    worker = "clock-service/clock-service-3"
+    begun = time.monotonic()
+    async with Executor.open(tmp_path, suspend_after_s=1.0) as shem:
+        guest = await deployed(shem, "clock-service", "clock-service-3", mode)
+        await shem.submit(worker, "sleep", [5], key="long")
+        with trio.fail_after(30):
+            while (await shem.worker(worker)).status != "suspended":  # noqa: ASYNC110
+                await trio.sleep(0.02)
+        assert not (await shem.worker(worker)).loaded
+        await guest.rebuild()
+    async with Executor.open(tmp_path, suspend_after_s=1.0, recover="all") as shem:
+        assert (await shem.wait(worker, "long", timeout_s=60)).value == Ok()
+        assert time.monotonic() - begun >= 5
+        await Guest(shem, worker, mode).rebuild()
+
+
+@pytest.mark.parametrize("suffix", ["", "-echo", "-state"])
+@trio_test
+async def test_a_guest_that_answers_requests_cannot_be_called_with_one(
+    tmp_path: Path, suffix: str
+) -> None:
+    """In Golem a caller gives the request as a record; here it is a resource that no caller has."""
+    async with Executor.open(tmp_path) as shem:
+        guest = await deployed(shem, f"wasi-http-incoming-request-handler{suffix}", "w", "live")
+        exports = (await shem.component(guest.worker.partition("/")[0])).exports
+        assert any("handle" in export for export in exports), exports
+        with pytest.raises(BadArguments):
+            await shem.invoke(guest.worker, "handle", [1, 2])
 
 
 @trio_test

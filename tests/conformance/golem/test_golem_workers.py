@@ -4,6 +4,8 @@ What is expected is the behaviour of `api.rs` and `observability.rs` of Golem's 
 v1.2.5, written afresh. Waiting guests sleep where Golem's poll a server.
 """
 
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -95,6 +97,34 @@ async def test_a_crash_in_the_middle_is_not_seen_by_the_caller(tmp_path: Path) -
         done = await shem.wait(worker, accepted.key)
         assert (done.value, done.stdout) == ("done", "Starting interruption test\n")
         assert (await shem.replay(worker)).divergence is None
+
+
+@trio_test
+async def test_a_worker_tells_its_state_while_it_sleeps_and_after(tmp_path: Path) -> None:
+    """Golem tells the sizes of its component and its memory too; here deployments have limits."""
+    async with running(tmp_path, 2) as shem:
+        asleep = await shem.worker(SLEEPER)
+        assert asleep.status in {"running", "suspended"}
+        assert (asleep.worker, asleep.revision, asleep.current_key) == (SLEEPER, 0, "sleep")
+        await shem.wait(SLEEPER, "sleep")
+        rested = await shem.worker(SLEEPER)
+        assert (rested.status, rested.current_key, rested.retries) == ("idle", None, 0)
+
+
+@trio_test
+async def test_a_closed_executor_is_kept_by_nobody(tmp_path: Path) -> None:
+    """Neither by what it ran nor by what it was doing."""
+    left = await opened_and_closed(tmp_path)
+    gc.collect()
+    assert [kept for kept in left if kept() is not None] == []
+
+
+async def opened_and_closed(path: Path) -> list[weakref.ref[object]]:
+    async with running(path, 60) as shem:
+        await deployed(shem, "counters", "w", "live")
+        await shem.invoke("counters/w", "inc-global-by", [1])
+        services = shem._services
+        return [weakref.ref(kept) for kept in (shem, shem._workers, services.store, services.lanes)]
 
 
 @trio_test

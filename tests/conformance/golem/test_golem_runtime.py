@@ -1,66 +1,28 @@
-"""Golem's guests for transactions and reverts, live, in forced replay and after crashes.
+"""What Golem's guests ask of workers, and reverts: live, in forced replay and after crashes.
 
-What is expected is the behaviour of `transactions.rs` and `revert.rs` of Golem's executor tests at
-v1.2.5, written afresh. Their HTTP requests reach a server.
+What is expected is the behaviour of `api.rs` and `revert.rs` of Golem's executor tests at v1.2.5,
+written afresh.
 """
 
-import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from trio.testing import trio_test
 
-from executor.errors import Divergence, GuestTrap, LimitError, PreviousFailed, Uncertain
+from executor.errors import GuestTrap, LimitError, PreviousFailed
 from executor.executor import Executor
 from executor.wasm.values import Variant
 from executor.worker.reader import StoreReader
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
-from tests.support.http_server import HttpServer, Request, http_server
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
 
 RUNTIME = "runtime-service/w"
-
-
-class StepServer:
-    """What the guests of `transactions.rs` talk to: it counts steps and notes side effects."""
-
-    def __init__(self, fail_per_step: int, *, slow: bool) -> None:
-        self.fail_per_step = fail_per_step
-        self.slow = slow
-        """The first side effect is answered late."""
-        self.counts: dict[str, int] = {}
-        self.events: list[str] = []
-        self.http: HttpServer
-
-    @property
-    def env(self) -> dict[str, str]:
-        """Where the guests look for it."""
-        return {"PORT": str(self.http.port)}
-
-    def answer(self, request: Request) -> tuple[int, bytes, dict[str, str]]:
-        if request.path == "/side-effect":
-            self.events.append(request.body.decode())
-            if self.slow and len(self.events) == 1:
-                time.sleep(0.5)
-            return 200, b"OK", {}
-        assert request.method == "GET"
-        count = self.counts[request.path] = self.counts.get(request.path, 0) + 1
-        return 200, b"true" if count <= self.fail_per_step else b"false", {}
-
-
-@contextmanager
-def stepping(fail_per_step: int, *, slow: bool = False) -> Iterator[StepServer]:
-    """A server whose steps answer true so many times."""
-    server = StepServer(fail_per_step, slow=slow)
-    with http_server(server.answer) as server.http:
-        yield server
 
 
 @asynccontextmanager
@@ -82,46 +44,6 @@ async def called(shem: Executor, worker: str, mode: str, function: str, *argumen
     value = await shem.invoke(worker, function, arguments)
     await rebuilt(shem, worker, mode)
     return value
-
-
-@trio_test
-async def test_a_guest_may_commit_its_oplog(tmp_path: Path, mode: str) -> None:
-    async with deployed(tmp_path, "runtime-service") as shem:
-        accepted = await shem.submit(RUNTIME, "explicit-commit", [0])
-        done = await shem.wait(RUNTIME, accepted.key)
-        await rebuilt(shem, RUNTIME, mode)
-        first, last = done.stdout.splitlines()
-        assert first.startswith("Starting commit with 0 replicas at ")
-        assert last == "Finished commit"
-        assert await called(shem, RUNTIME, mode, "explicit-commit", 255) is None
-
-
-@trio_test
-async def test_a_guest_may_set_its_retry_policy(tmp_path: Path, mode: str) -> None:
-    """A panic outside of an atomic region is not tried again, whatever the policy."""
-    async with deployed(tmp_path, "runtime-service") as shem:
-        with trio.fail_after(20), pytest.raises(GuestTrap):
-            await shem.invoke(RUNTIME, "fail-with-custom-max-retries", [2], key="k")
-        await rebuilt(shem, RUNTIME, mode)
-        output = (await shem.wait(RUNTIME, "k")).stdout
-        assert "Initial retry policy: RetryPolicy { max-attempts: 3, min-delay: 100000000" in output
-        assert "Overridden retry policy: RetryPolicy { max-attempts: 2, min-delay: 1000" in output
-        with pytest.raises(PreviousFailed):
-            await shem.invoke(RUNTIME, "explicit-commit", [0])
-
-
-@trio_test
-async def test_the_keys_that_a_guest_generates_follow_from_its_own(
-    tmp_path: Path, mode: str
-) -> None:
-    async with deployed(tmp_path, "runtime-service") as shem:
-        pairs = []
-        for key in ("first", "second"):
-            value = await shem.invoke(RUNTIME, "generate-idempotency-keys", key=key)
-            await rebuilt(shem, RUNTIME, mode)
-            assert await shem.invoke(RUNTIME, "generate-idempotency-keys", key=key) == value
-            pairs.extend((one["high-bits"], one["low-bits"]) for one in value)
-        assert len(set(pairs)) == 4
 
 
 @trio_test
@@ -199,70 +121,6 @@ async def test_components_are_resolved_by_name(tmp_path: Path, mode: str) -> Non
             {"component-id": component_id, "worker-name": "counter-1"},
             None,
         )
-
-
-@trio_test
-async def test_a_guest_may_jump(tmp_path: Path, mode: str) -> None:
-    """What was printed twice is what the jump ran twice."""
-    with stepping(1) as server:
-        async with deployed(tmp_path, "runtime-service") as shem:
-            assert await shem.invoke(RUNTIME, "jump", key="k", env=server.env) == 5
-            await rebuilt(shem, RUNTIME, mode)
-            lines = (await shem.wait(RUNTIME, "k")).stdout.splitlines()
-            assert [line for line in lines if "ing " not in line and "Received" not in line] == [
-                "started: 0",
-                "second: 2",
-                "second: 2",
-                "third: 3",
-                "fourth: 4",
-                "fourth: 4",
-                "fifth: 5",
-            ]
-
-
-@trio_test
-async def test_an_atomic_region_is_done_again_as_a_whole(tmp_path: Path, mode: str) -> None:
-    with stepping(2) as server:
-        async with deployed(tmp_path, "runtime-service") as shem:
-            await shem.invoke(RUNTIME, "atomic-region", env=server.env)
-            await rebuilt(shem, RUNTIME, mode)
-    assert server.events == ["1", "2", "1", "2", "1", "2", "3", "4", "5", "5", "5", "6"]
-
-
-@trio_test
-async def test_what_was_done_where_nothing_persists_cannot_be_replayed(tmp_path: Path) -> None:
-    """The panic behind the zone asks for a replay through it."""
-    with stepping(2) as server:
-        async with deployed(tmp_path, "runtime-service") as shem:
-            with pytest.raises(Divergence):
-                await shem.invoke(RUNTIME, "persist-nothing", env=server.env)
-    assert server.events == ["1", "2", "3"]
-
-
-@trio_test
-async def test_a_request_under_way_at_a_panic_is_sent_again_with_its_key(
-    tmp_path: Path, mode: str
-) -> None:
-    with stepping(1, slow=True) as server:
-        async with deployed(tmp_path, "runtime-service") as shem:
-            await shem.invoke(RUNTIME, "idempotence-flag", [True], env=server.env)
-            await rebuilt(shem, RUNTIME, mode)
-        assert server.events in (["1"], ["1", "1"])  # the panic may be faster than the request
-        effects = [request for request in server.http.requests if request.method == "POST"]
-        assert len({request.key for request in effects}) == 1
-
-
-@trio_test
-async def test_a_request_that_must_not_be_sent_twice_is_for_its_owner_to_decide(
-    tmp_path: Path, mode: str
-) -> None:
-    """In Golem the invocation fails."""
-    with stepping(1, slow=True) as server:
-        async with deployed(tmp_path, "runtime-service") as shem:
-            with pytest.raises(Uncertain):
-                await shem.invoke(RUNTIME, "idempotence-flag", [False], env=server.env)
-            await rebuilt(shem, RUNTIME, mode)
-        assert server.events in ([], ["1"])
 
 
 @trio_test
