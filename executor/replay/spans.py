@@ -2,14 +2,16 @@
 
 A *cut* after entry i is legal if nothing is open there: a jump or revert that kept half of a pair
 would leave a call that nobody ends. A jump's own target may lie in a region, but not in a call.
-Between the `end` of a deferred call and the marker of its delivery a cut is legal: the answer is
-kept, and the guest observes it later. Nor does a call that outlives its invocation hold up a cut.
+The marker of a deferred call's delivery belongs to the pair, if it lies in the same invocation:
+else a revert would keep an answer and forget that it was seen. Whoever knows which calls have one
+says so. A call that outlives its invocation holds up no cut behind that.
 
 Pure, and incremental: what is open after a visible entry follows from the visible ones before it.
 Whatever hid others when that entry was the last one hides them still, or was itself undone by a
 revert that hides them. A cut may also lie right behind a jump or revert that counts.
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -19,6 +21,8 @@ from oplog.entry import (
     ABSENT,
     BeginAtomicRegion,
     Cancelled,
+    CompletionDelivered,
+    CompletionDiscarded,
     End,
     EndAtomicRegion,
     Entry,
@@ -38,7 +42,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     invocation: int = 0
     """Index of the `invocation-started`, 0 between invocations."""
     calls: frozenset[int] = frozenset()
-    """Starts without a terminal."""
+    """Starts without a terminal, or without their marker."""
     regions: tuple[int, ...] = ()
     """Begins of atomic regions and scopes, outermost first."""
     zone: int = 0
@@ -61,8 +65,12 @@ NOTHING: Final = Open()
 class Spans:
     """What is open, entry by entry, in an oplog or its part from one invocation on."""
 
-    def __init__(self, regions: Regions) -> None:
+    def __init__(self, regions: Regions, observed: AbstractSet[int] = frozenset()) -> None:
+        """`observed`: the starts of calls of which a visible marker follows; such a call is open
+        until then, and any other until its `end`.
+        """
         self._regions = regions
+        self._observed = observed
         self._split = HiddenRanges(
             Region(region.first, region.last - 1) for region in regions.counted
         )
@@ -75,10 +83,14 @@ class Spans:
         """Takes the next entry; whether it is one of those after which a cut may lie."""
         if index in self._split:
             if isinstance(entry, End) and not self._regions.hides(index, entry):
-                self.now = step(self.now, index, entry)
+                self._step(index, entry)
             return False
-        self.now = step(self.now, index, entry)
+        self._step(index, entry)
         return True
+
+    def _step(self, index: int, entry: Entry) -> None:
+        if not isinstance(entry, End) or entry.start_index not in self._observed:
+            self.now = step(self.now, index, entry)
 
 
 def is_begin(entry: Entry) -> bool:
@@ -105,7 +117,7 @@ def step(now: Open, index: int, entry: Entry) -> Open:
             return replace(now, regions=outer)
         case Start():
             return replace(now, calls=now.calls | {index})
-        case End() | Cancelled():
+        case End() | Cancelled() | CompletionDelivered() | CompletionDiscarded():
             return replace(now, calls=now.calls - {entry.start_index})
         case EndAtomicRegion():
             outer = tuple(begin for begin in now.regions if begin < entry.begin_index)

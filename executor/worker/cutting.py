@@ -22,9 +22,12 @@ from executor.worker.status import Cuts, RevertedFold, Status, with_cut
 from executor.worker.worker import Worker
 from oplog.engine import Row
 from oplog.entry import (
+    CompletionDelivered,
+    CompletionDiscarded,
     Decision,
     Entry,
     Error,
+    InvocationFinished,
     InvocationStarted,
     Jump,
     PendingInvocation,
@@ -175,7 +178,8 @@ async def cut_after(worker: Worker, cut: int, tail: int) -> bool:
     survey = Survey(worker.entries, worker.status.cuts, cut)
     while True:
         await trio.to_thread.run_sync(survey.read, worker.writer.committed_index)
-        survey.refuse(worker.name, tail)
+        if not survey.legal:
+            raise await trio.to_thread.run_sync(refused_cut, worker, cut, tail)
         if cut == tail:
             return False
         gone = await promises_behind(worker, cut)
@@ -239,8 +243,8 @@ def last_started(
 
 
 class Survey:
-    """What a worker's whole oplog says of one cut, read a page at a time: whether it is legal, the
-    nearest ones that are, and the status that a revert to it leaves.
+    """What a worker's whole oplog says of one cut, read a page at a time: whether it is legal, and
+    the status that a revert to it leaves.
     """
 
     UNENDING: Final = 2**63
@@ -254,10 +258,10 @@ class Survey:
         self._spans = Spans(Regions(cuts))
         whole = Revert(at=0, region=Region(first=cut + 1, last=self.UNENDING))
         self._fold = RevertedFold(with_cut(cuts, self.UNENDING, whole))
-        self._at_cut: Open | None = None
-        """None if the entry is hidden."""
-        self._below = 0
-        self._above = 0
+        self.legal = False
+        """Whether the oplog may be cut there, by what was read."""
+        self._behind = False
+        """Whether the entry that was read last lies behind the cut, in the same invocation."""
 
     def read(self, last: int) -> None:
         """Goes on up to entry `last`. Blocks; any thread, one at a time."""
@@ -268,28 +272,52 @@ class Survey:
                 continue
             now = self._spans.now
             if index == self.cut:
-                self._at_cut = now
-            elif now.legal and index < self.cut:
-                self._below = index
-            elif now.legal and not self._above:
-                self._above = index
-
-    def refuse(self, worker: str, tail: int) -> None:
-        """Raises: UsageError unless the oplog may be cut there."""
-        if self._at_cut is not None and self._at_cut.legal:
-            return
-        why = "is hidden" if self._at_cut is None else open_text(self._at_cut)
-        nearest = [str(index) for index in (self._below, self._above) if 0 < index < tail]
-        raise UsageError(
-            f"the oplog cannot be cut after entry {self.cut}: it {why}",
-            where=worker,
-            hint=f"the nearest entries after which it can be cut: {' or '.join(nearest)}",
-        )
+                self.legal = now.legal
+                self._behind = now.invocation > 0
+            elif self._behind and isinstance(entry, CompletionDelivered | CompletionDiscarded):
+                self.legal = self.legal and entry.start_index > self.cut
+            elif isinstance(entry, InvocationFinished):
+                self._behind = False
 
     def finished(self, index: int, entry: Revert) -> Status:
         """The status after the revert, which is entry `index`."""
         self._fold.add(index, entry)
         return self._fold.finished(with_cut(self._cuts, index, entry))
+
+
+def refused_cut(worker: Worker, cut: int, tail: int) -> UsageError:
+    """Why the oplog of `tail` entries cannot be cut there, and where it can. Blocks."""
+    regions = Regions(worker.status.cuts)
+    entries = worker.entries
+    spans = Spans(regions, observed_calls(entries, regions, tail))
+    why = "is hidden"
+    below = above = 0
+    for index, entry in committed_entries(entries, 1, tail):
+        if not spans.add(index, entry):
+            continue
+        if index == cut:
+            why = open_text(spans.now)
+        elif spans.now.legal and index < cut:
+            below = index
+        elif spans.now.legal and index < tail:
+            above = index
+            break
+    nearest = [str(index) for index in (below, above) if index]
+    return UsageError(
+        f"the oplog cannot be cut after entry {cut}: it {why}",
+        where=worker.name,
+        hint=f"the nearest entries after which it can be cut: {' or '.join(nearest)}",
+    )
+
+
+def observed_calls(entries: WorkerEntries, regions: Regions, last: int) -> set[int]:
+    """The starts of calls whose answer the guest has seen, or dropped unseen. Blocks."""
+    return {
+        entry.start_index
+        for index, entry in committed_entries(entries, 1, last)
+        if isinstance(entry, CompletionDelivered | CompletionDiscarded)
+        and not regions.hides(index, entry)
+    }
 
 
 def open_text(state: Open) -> str:

@@ -9,8 +9,17 @@ import pytest
 import trio
 
 from executor import Transient, WaveArguments, host_function
-from executor.errors import BadArguments, GuestError, GuestTrap, Uncertain
-from oplog.entry import End, Error, Interrupted, InvocationFinished, NoOp, Start
+from executor.errors import BadArguments, GuestError, GuestTrap, Uncertain, UsageError
+from oplog.entry import (
+    CompletionDelivered,
+    End,
+    Error,
+    Interrupted,
+    InvocationFinished,
+    NoOp,
+    PendingInvocation,
+    Start,
+)
 from tests.support import guests
 from tests.support.executors import LastingEngine, opened, run, until, worker_entries
 from tests.support.http_server import http_server
@@ -56,10 +65,13 @@ class World:
     def kinds(self):
         return [type(entry) for _, entry in worker_entries(self.engine, WORKER)]
 
+    def start_of_the_write(self):
+        entries = worker_entries(self.engine, WORKER)
+        return next(i for i, e in entries if isinstance(e, Start) and e.function == HANDLE)
+
     def end_of_the_write(self):
         """Where it is recorded."""
-        entries = worker_entries(self.engine, WORKER)
-        start = next(i for i, e in entries if isinstance(e, Start) and e.function == HANDLE)
+        entries, start = worker_entries(self.engine, WORKER), self.start_of_the_write()
         return next(i for i, e in entries if isinstance(e, End) and e.start_index == start)
 
 
@@ -154,6 +166,26 @@ def test_a_jump_behind_the_end_of_every_call_makes_them_again():
     run(case)
 
 
+def test_no_cut_parts_an_answer_from_where_it_was_seen():
+    async def case():
+        async with posting(7) as (shem, world):
+            world.gate.set()
+            assert await invoke(shem, world, "P0A0a1") == "200 7 "
+            entries = worker_entries(world.engine, WORKER)
+            first = world.start_of_the_write()
+            marker = next(i for i, e in entries if isinstance(e, CompletionDelivered))
+            for cut in range(first, marker):
+                with pytest.raises(UsageError, match="lies inside the call") as refusal:
+                    await shem.revert(WORKER, to=cut)
+                assert refusal.value.hint.endswith(f": {first - 1} or {marker}")
+            assert (await shem.revert(WORKER, to=marker)).done
+            key = next(e.key for _, e in entries if isinstance(e, PendingInvocation))
+            assert (await shem.wait(WORKER, key)).value == "200 7 "
+            assert len(world.server.requests) == 1
+
+    run(case)
+
+
 async def uncertain(shem, world):
     """A write with idempotence mode off whose instance was lost; where it begins."""
     world.gate.clear()
@@ -163,8 +195,7 @@ async def uncertain(shem, world):
     await shem.crash(WORKER)
     with pytest.raises(Uncertain):
         await shem.wait(WORKER, "k")
-    entries = worker_entries(world.engine, WORKER)
-    return next(i for i, e in entries if isinstance(e, Start) and e.function == HANDLE)
+    return world.start_of_the_write()
 
 
 def test_an_owner_answers_a_request_by_what_is_recorded_of_one():

@@ -10,6 +10,8 @@ from oplog.entry import (
     EMPTY_ARRAY,
     BeginAtomicRegion,
     Cancelled,
+    CompletionDelivered,
+    CompletionDiscarded,
     End,
     EndAtomicRegion,
     InvocationFinished,
@@ -67,6 +69,18 @@ def test_a_call_is_open_from_its_start_to_its_terminal(terminal):
     found = opened(STARTED, START, NO_OP, terminal)
     assert [found[i].calls for i in range(1, 5)] == [set(), {2}, {2}, set()]
     assert [found[i].legal for i in range(1, 5)] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("marker", [CompletionDelivered, CompletionDiscarded])
+def test_a_call_that_is_known_to_be_observed_is_open_up_to_its_marker(marker):
+    entries = [STARTED, START, START, end(2), end(3), marker(at=AT, start_index=2), FINISHED]
+    spans = Spans(Regions(), {2})
+    found = {i: spans.now for i, entry in enumerate(entries, 1) if spans.add(i, entry)}
+    assert [found[i].calls for i in range(2, 7)] == [{2}, {2, 3}, {2, 3}, {2}, set()]
+    spans = Spans(Regions(), {2})
+    for index, entry in enumerate([*entries[:5], FINISHED, STARTED], 1):
+        spans.add(index, entry)
+    assert spans.now.legal, "whoever observes it in a later invocation holds up no cut between them"
 
 
 def test_regions_nest_and_the_end_of_an_outer_one_ends_those_inside():
