@@ -6,7 +6,7 @@ next one of the region has another.
 """
 
 from executor.durable.function_type import WRITE_REMOTE
-from executor.durable.keys import call_namespace, key_in
+from executor.durable.keys import call_namespace
 from executor.durable.modes import Modes
 
 
@@ -44,6 +44,6 @@ class CallKeys:
         claimed_index, claimed_key = self._claimed
         if claimed_key and claimed_index == index:
             return claimed_key
-        if self._modes.begin and function_type == WRITE_REMOTE:
+        if function_type == WRITE_REMOTE:
             return self._modes.key(self.namespace, index)
-        return key_in(self.namespace, index)
+        return self._modes.read_key(self.namespace, index)

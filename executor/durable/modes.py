@@ -6,7 +6,9 @@ with their invocation at the latest.
 
 The keys of remote writes inside the outermost region count from its begin + 1, in each attempt
 anew, so that the n-th write of a region has the same key in every attempt. In a zone no entry has
-an index to count by: its keys are derived from a key of the zone itself, counted from 1.
+an index to count by: its keys are derived from a key of the zone itself, counted from 1. Other
+calls move no counter; where there is one they have keys of a namespace of their own, so that no two
+calls share a key.
 """
 
 from uuid import UUID
@@ -25,6 +27,7 @@ class Modes:
         "_region_key",
         "_zone_key",
         "_zone_namespace",
+        "_zone_reads",
         "begin",
         "idempotent",
         "level",
@@ -51,6 +54,7 @@ class Modes:
         """Whether the outermost open region held a start other than read-local."""
         self._region_key = 0
         self._zone_key = 0
+        self._zone_reads = 0
         self._zone_namespace = b""
 
     @property
@@ -73,6 +77,7 @@ class Modes:
         if level == PERSIST_NOTHING and not self.zone:
             self._zone_namespace = UUID(self.key(namespace, index)).bytes
             self._zone_key = 0
+            self._zone_reads = 0
             self.zone = index
             self._opened(index)
         elif level != PERSIST_NOTHING and self.zone:
@@ -98,3 +103,12 @@ class Modes:
             return key_in(namespace, index)
         self._region_key += 1
         return key_in(namespace, self._region_key)
+
+    def read_key(self, namespace: bytes, index: int) -> str:
+        """The derived key of a call that is no remote write, whose start is at `index`."""
+        if self.zone:
+            self._zone_reads += 1
+            return key_in(UUID(key_in(self._zone_namespace, 0)).bytes, self._zone_reads)
+        if not self.begin:
+            return key_in(namespace, index)
+        return key_in(UUID(key_in(namespace, self.begin)).bytes, index)

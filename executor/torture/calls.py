@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from executor.durable.function_type import REMOTE, WRITE_REMOTE
-from executor.durable.keys import call_namespace, key_in
+from executor.durable.keys import call_namespace
 from executor.durable.modes import Modes
 from executor.replay.regions import Regions
 from executor.torture.plan import Call
@@ -91,7 +91,7 @@ class Derivation:
     def _derive(self, index: int, function_type: str) -> tuple[str, bool]:
         modes = self._modes
         if function_type != WRITE_REMOTE:
-            return key_in(self._namespace, index), False
+            return modes.read_key(self._namespace, index), False
         asked = not modes.idempotent and not modes.begin
         return modes.key(self._namespace, index), asked
 

@@ -71,6 +71,23 @@ def test_a_zone_in_a_region_has_the_same_keys_in_every_attempt():
     assert len(set(attempts[0])) == 4
 
 
+def test_calls_that_are_no_writes_move_no_counter_and_share_no_key_with_one():
+    modes = Modes()
+    assert modes.read_key(NAMESPACE, 9) == counted(9)[0], (
+        "outside of a region it is that of the start"
+    )
+    modes.begin_region(10)
+    reads = [modes.read_key(NAMESPACE, index) for index in (11, 12, 17)]
+    writes = keys(modes, 13, 15)
+    modes.set_level("persist-nothing", 19, NAMESPACE)
+    for _ in range(3):
+        reads.append(modes.read_key(NAMESPACE, 0))
+        writes += keys(modes, 0)
+    assert writes[:2] == counted(11, 12)
+    assert len({*reads, *writes}) == 3 + 2 + 6
+    assert {*reads, *writes[2:]}.isdisjoint(counted(*range(100)))
+
+
 def test_a_trap_is_tried_again_only_in_a_region_that_wrote():
     modes = Modes()
     modes.wrote = True
