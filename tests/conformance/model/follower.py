@@ -6,7 +6,7 @@ The reference is never ahead of what was seen: it stops where the worker waits, 
 from collections.abc import Sequence
 from typing import NoReturn, TypeVar
 
-from oplog.entry import Interrupted, Revert
+from oplog.entry import Decision, Interrupted, Revert
 from tests.conformance.model.entries import view
 from tests.conformance.model.events import Append, Commit, Event, Perform, Reply, Steps
 from tests.conformance.model.reference import Reference, RefusedError
@@ -18,6 +18,15 @@ T = TypeVar("T")
 UNKNOWN = -1
 LEFT = (Interrupted, Revert)
 """Entries from outside at which the guest was left, wherever it was."""
+
+
+def is_unbegun(entry: object) -> bool:
+    """Whether it says that a write had not begun when its instance was left."""
+    return isinstance(entry, Decision) and entry.choice == "unbegun"
+
+
+def tells_of_leaving(entry: object) -> bool:
+    return type(entry) in LEFT or is_unbegun(entry)
 
 
 class Difference(AssertionError):
@@ -79,7 +88,7 @@ class Follower:
     def was_left(self) -> bool:
         """Whether somebody outside did something next, before which the guest was left."""
         count = len(self.reference.log)
-        return count < len(self.ordered) and type(self.ordered[count].entry) in LEFT
+        return count < len(self.ordered) and tells_of_leaving(self.ordered[count].entry)
 
     def drive(self, steps: Steps[T], event: Event | None) -> Event:
         """One event further: `event`, if given, is seen first. Raises: WaitError, StopIteration."""
@@ -118,7 +127,7 @@ class Follower:
             raise WaitError
         seen = self.ordered[len(log)]
         found = view(len(log) + 1, seen.entry)
-        if type(seen.entry) in LEFT and entry.kind != found.kind:
+        if tells_of_leaving(seen.entry) and (is_unbegun(seen.entry) or entry.kind != found.kind):
             raise WaitError
         if (found.kind, found.fields) != (entry.kind, entry.fields):
             self.differ(f"{found}", f"{entry}")
@@ -151,9 +160,20 @@ class Follower:
         self.reference.committed = max(self.reference.committed, self.owed)
 
     def leave(self) -> None:
-        """The instance was left where it is."""
+        """The instance was left where it is, which may be before a write that must not be repeated:
+        then that is recorded.
+        """
         if self.steps is not None:
             self.steps.close()
+        count, session = len(self.reference.log), self.reference.session
+        if self.is_behind() and is_unbegun(self.ordered[count].entry):
+            found = view(count + 1, self.ordered[count].entry)
+            start, entry = self.reference.last_start()
+            if entry["function_type"] != "write-remote" or found["start_index"] != start:
+                self.differ(f"{found}", f"{entry} at {start}")
+            if session is None or session.mode or isinstance(self.event, Append):
+                self.differ(f"{found}", f"{self.event}")
+            self.reference.add(found)
         self.steps = self.event = None
         self.reference.session = None
 

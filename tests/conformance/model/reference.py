@@ -86,6 +86,10 @@ class Reference:
                 return ends.get(entry.text("outcome"))
         return None
 
+    def last_start(self) -> tuple[int, Entry]:
+        """The call that was begun last."""
+        return [(i, e) for i, e in visible(self.log) if e.kind == "start"][-1]
+
     def status(self) -> str:
         """The status once nothing goes on by itself."""
         ended = self.ended()

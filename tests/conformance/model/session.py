@@ -226,13 +226,15 @@ class Session:
         return end["response"]
 
     def ask_owner(self, start: int) -> Steps[None]:
-        """An incomplete write with the mode off: only on an owner's word, and that once."""
+        """An incomplete write with the mode off: only on an owner's word, and that once; or where
+        it is recorded that it had not begun.
+        """
         choices = [
             entry["choice"]
             for _, entry in visible(self.log)
             if entry.kind == "decision" and entry["start_index"] == start
         ]
-        if not choices or choices[-1] != "repeat":
+        if not choices or choices[-1] not in ("repeat", "unbegun"):
             raise UncertainError(start)
         yield from append("decision", start_index=start, choice="begun")
 
