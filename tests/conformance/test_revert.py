@@ -23,6 +23,7 @@ from oplog.entry import (
     Revert,
     SetPersistenceLevel,
 )
+from oplog.reader import STEP_ENTRIES
 from tests.support.executors import LastingEngine, check_rows, run, until, worker_entries
 from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
 
@@ -288,7 +289,7 @@ def test_a_revert_reads_the_oplog_a_page_at_a_time_and_not_on_the_trio_thread():
             engine.reads.clear()
             await shem.revert(WORKER, last=2)
             assert engine.trio_thread not in {thread for thread, _ in engine.reads}
-            assert max(count for _, count in engine.reads) == 1_024
+            assert max(count for _, count in engine.reads) == STEP_ENTRIES
             read = sum(count for _, count in engine.reads)
             entries = len(worker_entries(engine, WORKER)) - 1
             assert entries > 2 * 1_024
