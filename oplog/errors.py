@@ -1,6 +1,7 @@
 """What a store of oplogs can refuse.
 
 OplogError
+├── OplogMissingError   no store is there
 ├── OplogFullError      the disk or the map has no room; what was not written can be tried again
 ├── OplogCorruptError   bytes that are not what this store wrote
 ├── OplogFormatError    a store of another format version
@@ -10,7 +11,17 @@ OplogError
 
 
 class OplogError(Exception):
-    """Any refusal of the store. The message says what, where and what to do."""
+    """Any refusal of the store: what, and as far as they are known where and what to do."""
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(": ".join(part for part in (message, where, hint) if part))
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+
+class OplogMissingError(OplogError):
+    """No store is there, and none is made by who only reads."""
 
 
 class OplogFullError(OplogError):

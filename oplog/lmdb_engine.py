@@ -29,9 +29,14 @@ grow under live readers.
 
 Readers take a snapshot for each page and close it, so that pages of deleted entries can be used
 again. An opening for reading works beside a writer of another process, and creates no store.
-Every opening refuses a file that was cut short (`oplog.whole`): reading it would kill the process.
+
+LMDB maps both of its files, and what is wrong with a mapped file kills the process. So every
+opening refuses a file that was cut short or has a damaged header (`oplog.whole`), and allocates the
+table of readers before LMDB sees it (`oplog.directory`). A new store is written under another name
+first: what is called `data.mdb` is whole.
 """
 
+import os
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -40,19 +45,16 @@ from pathlib import Path
 from typing import Final, Self
 
 import lmdb
-import msgspec
 
-from oplog.directory import make_directory, sync_directory
-from oplog.engine import (
-    PROBE_BYTES,
-    TABLES,
-    Batch,
-    BatchRefusedError,
-    Engine,
-    decided_rows,
-    first_entries,
-    stored_bytes,
+from oplog.applying import COUNTS, OPLOG, PAYLOADS, Applying, last_index
+from oplog.directory import (
+    DATA_NAME,
+    holds_store,
+    make_directory,
+    make_readers_table,
+    sync_directory,
 )
+from oplog.engine import PROBE_BYTES, TABLES, Batch, BatchRefusedError, Engine, stored_bytes
 from oplog.errors import (
     FencedError,
     OplogBusyError,
@@ -60,26 +62,34 @@ from oplog.errors import (
     OplogError,
     OplogFormatError,
     OplogFullError,
+    OplogMissingError,
 )
 from oplog.gate import Gate
-from oplog.keys import check_worker_id, entry_key, last_key, split_entry_key
+from oplog.keys import check_worker_id, entry_key
 from oplog.lock import StoreLock
-from oplog.payload import all_references, digest_of, stored_references
-from oplog.room import has_room, is_cut_short, is_full
-from oplog.whole import make_whole, require_whole
+from oplog.payload import digest_of
+from oplog.room import NO_ROOM, has_room, is_cut_short, is_full
+from oplog.whole import DAMAGED, RESTORE, make_whole, require_header, require_whole
 
 FORMAT: Final = 1
 MAP_BYTES: Final = 1 << 40
 DATABASES_MAX: Final = 64
 READERS_MAX: Final = 1024
-COUNT_BYTES: Final = 8
+FILE_MODE: Final = 0o644
+NEW_NAME: Final = "data.mdb.new"
+"""What `data.mdb` is called while it is made."""
 TAILS_MAX: Final = 10_000
 """Workers whose last index is remembered, so that it need not be looked up at their next commit."""
 
-_OPLOG: Final = "oplog"
-_PAYLOADS: Final = "payloads"
-_COUNTS: Final = "payload_counts"
-_DATABASES: Final = (_OPLOG, _PAYLOADS, _COUNTS, *TABLES)
+DAMAGE: Final = (
+    lmdb.CorruptedError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+)
+"""What LMDB says of pages that cannot be as it wrote them."""
+_DATABASES: Final = (OPLOG, PAYLOADS, COUNTS, *TABLES)
 
 
 class LmdbEngine(Engine):
@@ -94,7 +104,7 @@ class LmdbEngine(Engine):
         self._gate = Gate(f"the store at {path} is closed")
         self._databases: dict[str, lmdb._Database] = {}
         self._epoch_value = b""
-        self._file = path / "data.mdb"
+        self._file = path / DATA_NAME
         self._file_bytes = 0
         """How long the file is at least."""
         self._tails: dict[bytes, int] = {}
@@ -105,26 +115,34 @@ class LmdbEngine(Engine):
         """Open the store in the directory `path`. Blocks.
 
         For writing, `path` is made if only its last part is missing, the process's lock is taken
-        and the epoch moves on, durably. For reading nothing is made, taken or changed.
+        and the epoch moves on, durably. For reading nothing is made, taken or changed, but the
+        table of readers.
 
-        Raises: OplogBusyError if another process writes it, OplogFormatError if it is no store of
-        this format, OplogError if there is none or the system refuses.
+        Raises: OplogBusyError if another process writes it, OplogCorruptError if it has lost what
+        it stored, OplogFormatError if it is no store of this format, OplogFullError if there is no
+        room to open it, OplogMissingError if there is none to be read, OplogError if the system
+        refuses.
         """
         if readonly:
-            file = path / "data.mdb"
-            if not file.is_file() or not file.stat().st_size:
-                raise OplogError(f"no store at {path}")
+            if not holds_store(path):
+                raise OplogMissingError("there is no store", where=str(path))
             return cls._open_locked(path, None, map_bytes)
         make_directory(path)
+        is_new = not holds_store(path)
         with ExitStack() as undo:
             lock = StoreLock.take(path)
             undo.callback(lock.release)
+            if is_new and not (path / DATA_NAME).exists():
+                make_new(path)
             engine = cls._open_locked(path, lock, map_bytes)
             undo.pop_all()
         return engine
 
     @classmethod
     def _open_locked(cls, path: Path, lock: StoreLock | None, map_bytes: int) -> Self:
+        header = require_header(path)
+        make_readers_table(path)
+        require_whole(path, header)
         try:
             environment = lmdb.open(
                 str(path),
@@ -132,8 +150,8 @@ class LmdbEngine(Engine):
                 max_dbs=DATABASES_MAX,
                 max_readers=READERS_MAX,
                 readonly=lock is None,
-                create=lock is not None,
-                mode=0o644,
+                create=False,
+                mode=FILE_MODE,
             )
         except lmdb.Error as error:
             raise _opening_error(path, error) from error
@@ -141,7 +159,6 @@ class LmdbEngine(Engine):
             undo.callback(environment.close)
             engine = cls(path, environment, lock)
             try:
-                require_whole(path, engine._file, engine._needed_bytes())
                 if lock is None:
                     engine._open_for_reading()
                 else:
@@ -154,9 +171,7 @@ class LmdbEngine(Engine):
 
     def _open_for_reading(self) -> None:
         with self._environment.begin() as transaction:
-            meta = self._check_format(transaction)
-            if meta is None:
-                raise OplogError(f"no store at {self.path}")
+            meta = self._checked_meta(transaction)
             self.epoch = int(transaction.get(b"epoch", db=meta) or b"0")
         for name in _DATABASES:
             self._databases[name] = self._environment.open_db(name.encode(), create=False)
@@ -164,35 +179,36 @@ class LmdbEngine(Engine):
     def _open_for_writing(self) -> None:
         self._environment.reader_check()
         with self._environment.begin(write=True) as transaction:
-            meta = self._check_format(transaction)
+            meta = self._checked_meta(transaction)
             for name in _DATABASES:
                 self._databases[name] = self._environment.open_db(name.encode(), txn=transaction)
-            if meta is None:
-                transaction.put(b"format", b"%d" % FORMAT, db=self._databases["meta"])
-            meta = self._databases["meta"]
             self.epoch = int(transaction.get(b"epoch", db=meta) or b"0") + 1
             self._epoch_value = b"%d" % self.epoch
             transaction.put(b"epoch", self._epoch_value, db=meta)
             transaction.delete(b"probe", db=meta)
         self._make_whole()
         sync_directory(self.path)
-        sync_directory(self.path.absolute().parent)
 
-    def _check_format(self, transaction: lmdb.Transaction) -> lmdb._Database | None:
-        """The meta database; None if nothing was ever written here."""
-        if not transaction.stat(self._environment.open_db(None, txn=transaction))["entries"]:
-            return None
-        try:
+    def _checked_meta(self, transaction: lmdb.Transaction) -> lmdb._Database:
+        """The meta database. Raises: OplogFormatError if it is of another format, or there is
+        none.
+        """
+        version = None
+        with suppress(lmdb.NotFoundError):
             meta = self._environment.open_db(b"meta", txn=transaction, create=False)
             version = transaction.get(b"format", db=meta)
-        except lmdb.NotFoundError:
-            version = None
         if version is None:
-            raise OplogFormatError(f"{self.path} holds an LMDB file that is not a store of Shem")
+            raise OplogFormatError(
+                "here is an LMDB file that is not a store of Shem",
+                where=str(self.path),
+                hint="name another directory",
+            )
         if version != b"%d" % FORMAT:
             raise OplogFormatError(
-                f"the store at {self.path} was written by format"
-                f" {bytes(version).decode(errors='replace')}, this Shem reads {FORMAT}: upgrade"
+                f"the store was written by format {bytes(version).decode(errors='replace')}, this"
+                f" Shem reads {FORMAT}",
+                where=str(self.path),
+                hint="use the version of Shem that wrote it",
             )
         return meta
 
@@ -219,22 +235,17 @@ class LmdbEngine(Engine):
         self._tails = {}  # unknown, unless the transaction is committed
         try:
             with self._begin_write() as transaction:
-                self._apply(transaction, batches, tails)
+                Applying(transaction, self._databases, tails).apply(batches)
         except lmdb.Error as error:
             raise self._translated(error, batches) from error
         self._tails = tails if len(tails) <= TAILS_MAX else {}
         self._make_whole()
 
-    def _needed_bytes(self) -> int:
-        """Up to where the last transaction numbered pages."""
-        environment = self._environment
-        return (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
-
     def _make_whole(self) -> None:
         """After a commit, and before the first one: a page of LMDB's list of free pages that is
         missing is then damaged. Without room for it the next opening reads the store through.
         """
-        needed = self._needed_bytes()
+        needed = _needed_bytes(self._environment)
         if needed > self._file_bytes:
             with suppress(OSError):
                 self._file_bytes = make_whole(self._file, needed)
@@ -253,103 +264,6 @@ class LmdbEngine(Engine):
             )
         return transaction
 
-    def _apply(
-        self, transaction: lmdb.Transaction, batches: Sequence[Batch], tails: dict[bytes, int]
-    ) -> None:
-        """All entries together, but those that come behind the deletion of a worker."""
-        together: list[Batch] = []
-        for batch in batches:
-            if batch.deletes:
-                self._put_entries(transaction, together, tails)
-                together = []
-            for worker_id in batch.deletes:
-                self._delete_worker(transaction, worker_id)
-                tails.pop(worker_id, None)
-            together.append(batch)
-        self._put_entries(transaction, together, tails)
-        databases = self._databases
-        for batch in batches:
-            for row in decided_rows(batch, lambda of, key: transaction.get(key, db=databases[of])):
-                table = databases[row.table]
-                if row.value is None:
-                    transaction.delete(row.key, db=table)
-                else:
-                    transaction.put(row.key, row.value, db=table)
-
-    def _put_entries(
-        self, transaction: lmdb.Transaction, batches: Sequence[Batch], tails: dict[bytes, int]
-    ) -> None:
-        entries = [entry for batch in batches for entry in batch.entries]
-        if not entries:
-            return
-        cursor = transaction.cursor(self._databases[_OPLOG])
-        for batch in batches:
-            for worker_id, first in first_entries(batch):
-                if (
-                    first > 1
-                    and tails.get(worker_id) != first - 1
-                    and not cursor.set_key(entry_key(worker_id, first - 1))
-                ):
-                    raise BatchRefusedError(
-                        f"worker {worker_id.hex()}: entry {first} cannot follow entry"
-                        f" {_last_index(cursor, worker_id)}: the worker was deleted, or entries"
-                        " are missing"
-                    )
-            if batch.entries:
-                worker_id, last, _ = batch.entries[-1]
-                tails[worker_id] = last
-        items = [
-            (worker_id + index.to_bytes(8, "big"), encoded) for worker_id, index, encoded in entries
-        ]
-        consumed, added = cursor.putmulti(items, overwrite=False)
-        if consumed != added:
-            raise BatchRefusedError(
-                f"worker {entries[0][0].hex()}: entries from {entries[0][1]} on are"
-                " there already: another writer was here"
-            )
-        try:
-            digests = all_references(entries)
-        except msgspec.MsgspecError as error:
-            raise BatchRefusedError(f"an entry is no MessagePack map: {error}") from error
-        if digests:
-            payloads = [payload for batch in batches for payload in batch.payloads]
-            self._add_references(transaction, digests, dict(payloads))
-
-    def _add_references(
-        self, transaction: lmdb.Transaction, digests: list[bytes], contents: dict[bytes, bytes]
-    ) -> None:
-        for digest in digests:
-            count = self._read_count(transaction, digest)
-            if count == 0:
-                content = contents.get(digest)
-                if content is None:
-                    raise BatchRefusedError(
-                        f"an entry refers to payload {digest.hex()}: not stored"
-                    )
-                transaction.put(digest, content, db=self._databases[_PAYLOADS])
-            self._write_count(transaction, digest, count + 1)
-
-    def _delete_worker(self, transaction: lmdb.Transaction, worker_id: bytes) -> None:
-        cursor = transaction.cursor(self._databases[_OPLOG])
-        found = cursor.set_range(worker_id)
-        while found and bytes(cursor.key()).startswith(worker_id):
-            for digest in stored_references(bytes(cursor.value())):
-                count = self._read_count(transaction, digest) - 1
-                if count <= 0:
-                    transaction.delete(digest, db=self._databases[_PAYLOADS])
-                self._write_count(transaction, digest, count)
-            found = cursor.delete()
-
-    def _read_count(self, transaction: lmdb.Transaction, digest: bytes) -> int:
-        return int.from_bytes(transaction.get(digest, b"", db=self._databases[_COUNTS]), "big")
-
-    def _write_count(self, transaction: lmdb.Transaction, digest: bytes, count: int) -> None:
-        if count <= 0:
-            transaction.delete(digest, db=self._databases[_COUNTS])
-        else:
-            value = count.to_bytes(COUNT_BYTES, "big")
-            transaction.put(digest, value, db=self._databases[_COUNTS])
-
     def probe(self) -> None:
         meta = self._databases["meta"]
         with self._gate, self._write_lock:
@@ -366,9 +280,9 @@ class LmdbEngine(Engine):
         first = max(first, 1)
         with self._gate:
             try:
-                with self._environment.begin(self._databases[_OPLOG]) as transaction:
+                with self._environment.begin(self._databases[OPLOG]) as transaction:
                     cursor = transaction.cursor()
-                    count = min(limit, _last_index(cursor, worker_id) - first + 1)
+                    count = min(limit, last_index(cursor, worker_id) - first + 1)
                     if count <= 0 or not cursor.set_range(entry_key(worker_id, first)):
                         return []
                     page = list(islice(cursor.iternext(keys=True, values=True), count))
@@ -388,8 +302,8 @@ class LmdbEngine(Engine):
         check_worker_id(worker_id)
         with self._gate:
             try:
-                with self._environment.begin(self._databases[_OPLOG]) as transaction:
-                    return _last_index(transaction.cursor(), worker_id)
+                with self._environment.begin(self._databases[OPLOG]) as transaction:
+                    return last_index(transaction.cursor(), worker_id)
             except lmdb.Error as error:
                 raise self._translated(error) from error
 
@@ -397,11 +311,11 @@ class LmdbEngine(Engine):
         return self._read(table, key)
 
     def read_payload(self, digest: bytes) -> bytes:
-        content = self._read(_PAYLOADS, digest)
+        content = self._read(PAYLOADS, digest)
         if content is None:
-            raise OplogCorruptError(f"payload {digest.hex()} is not in the store at {self.path}")
+            raise OplogCorruptError(f"payload {digest.hex()} is not in the store")
         if digest_of(content) != digest:
-            raise OplogCorruptError(f"payload {digest.hex()} of {self.path} is damaged")
+            raise OplogCorruptError(f"payload {digest.hex()} is damaged")
         return content
 
     def _read(self, table: str, key: bytes) -> bytes | None:
@@ -443,53 +357,92 @@ class LmdbEngine(Engine):
 
     def _translated(self, error: lmdb.Error, batches: Sequence[Batch] = ()) -> OplogError:
         """The refusal that an error of LMDB means."""
-        where = f"the store at {self.path}"
+        where = str(self.path)
         if isinstance(error, lmdb.MapFullError):
-            return OplogFullError(f"{where} has no room in its map: {error}")
+            return OplogFullError("no room in the map of the store", where=where)
         if isinstance(error, (lmdb.TxnFullError, lmdb.BadValsizeError)):
-            return BatchRefusedError(f"{where} cannot take this in one transaction: {error}")
+            return BatchRefusedError(
+                f"the store cannot take this in one transaction: {error}", where=where
+            )
         if isinstance(error, lmdb.ReadersFullError):
-            return OplogBusyError(f"{where} has too many readers: close some")
-        corrupt = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)
-        if isinstance(error, corrupt):
-            return OplogCorruptError(f"{where} is damaged: {error}")
-        code: int | None = getattr(error, "code", None)
+            return OplogBusyError("the store has too many readers", where=where, hint="close some")
+        if isinstance(error, DAMAGE):
+            return OplogCorruptError(f"the store is damaged: {error}", where=where, hint=RESTORE)
         needed = sum(map(stored_bytes, batches))
-        if is_full(code) or (is_cut_short(code) and not has_room(self.path / "data.mdb", needed)):
-            return OplogFullError(f"no room on the disk of {where}: {error}")
-        return OplogError(f"{where} failed: {error}: open it again")
+        if is_full(error.code) or (is_cut_short(error.code) and not has_room(self._file, needed)):
+            return OplogFullError(NO_ROOM, where=where)
+        return OplogError(f"the store failed: {error}", where=where, hint="open it again")
 
 
-def read_through(path: str) -> None:
-    """Reads everything that is in a store. Blocks. Kills the process if the file ends before."""
-    with lmdb.open(
-        path, map_size=MAP_BYTES, max_dbs=DATABASES_MAX, readonly=True, create=False
-    ) as environment:
-        with environment.begin() as transaction:
-            names = [name for name, _ in transaction.cursor()]
-        databases = [environment.open_db(name, create=False) for name in names]
-        with environment.begin(buffers=True) as transaction:
-            for database in databases:
-                for _, value in transaction.cursor(database):
-                    bytes(value)
+def make_new(path: Path) -> None:
+    """An empty store in the directory, durable; or nothing at all. Its lock is held. Blocks.
+
+    Raises: OplogError.
+    """
+    unnamed = path / NEW_NAME
+    with ExitStack() as undo:
+        undo.callback(unnamed.unlink, missing_ok=True)
+        unnamed.unlink(missing_ok=True)
+        try:
+            with lmdb.open(
+                str(unnamed),
+                map_size=MAP_BYTES,
+                max_dbs=DATABASES_MAX,
+                subdir=False,
+                lock=False,
+                mode=FILE_MODE,
+            ) as environment:
+                with environment.begin(write=True) as transaction:
+                    databases = {
+                        name: environment.open_db(name.encode(), txn=transaction)
+                        for name in _DATABASES
+                    }
+                    transaction.put(b"format", b"%d" % FORMAT, db=databases["meta"])
+                make_whole(unnamed, _needed_bytes(environment))
+            unnamed.rename(path / DATA_NAME)
+        except (lmdb.Error, OSError) as error:
+            raise _opening_error(path, error) from error
+    sync_directory(path)
+    sync_directory(path.absolute().parent)
 
 
-def _last_index(cursor: lmdb.Cursor, worker_id: bytes) -> int:
-    """Index of the worker's last entry; moves the cursor."""
-    found = cursor.set_range(last_key(worker_id))
-    if not (cursor.prev() if found else cursor.last()):
-        return 0
-    owner, index = split_entry_key(bytes(cursor.key()))
-    return index if owner == worker_id else 0
+def read_through(path: str) -> int:
+    """Reads everything that is in a store, its list of free pages too. Blocks. Answers `DAMAGED` if
+    that does not fit together. Kills the process if the file ends before.
+    """
+    try:
+        with (
+            lmdb.open(
+                path, map_size=MAP_BYTES, max_dbs=DATABASES_MAX, readonly=True
+            ) as environment,
+            Path(os.devnull).open("wb") as nowhere,
+        ):
+            environment.copyfd(nowhere.fileno(), compact=True)
+    except DAMAGE:
+        return DAMAGED
+    return 0
 
 
-def _opening_error(path: Path, error: lmdb.Error) -> OplogError:
+def _needed_bytes(environment: lmdb.Environment) -> int:
+    """Up to where the last transaction numbered pages."""
+    return (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
+
+
+def _opening_error(path: Path, error: lmdb.Error | OSError) -> OplogError:
     """The refusal that a failed opening means."""
-    if isinstance(error, (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)):
-        return OplogCorruptError(f"{path / 'data.mdb'} is damaged or is not an LMDB file: {error}")
+    if isinstance(error, DAMAGE):
+        return OplogCorruptError(
+            f"{DATA_NAME} is damaged or is not an LMDB file", where=str(path), hint=RESTORE
+        )
     if "already open in this process" in str(error):
-        return OplogBusyError(f"the store at {path} is open in this process: use that one")
+        return OplogBusyError(
+            "the store is open in this process", where=str(path), hint="use that one"
+        )
+    code = error.errno if isinstance(error, OSError) else error.code
+    if is_full(code) or (is_cut_short(code) and not has_room(path, 0)):
+        return OplogFullError(NO_ROOM, where=str(path))
     return OplogError(
-        f"cannot open the store at {path}: {error}: its directory must be readable and writable,"
-        " and 1 TiB of address space free"
+        f"the store cannot be opened: {error}",
+        where=str(path),
+        hint="its directory must be readable and writable, and 1 TiB of address space free",
     )

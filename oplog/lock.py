@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
-from oplog.errors import OplogBusyError, OplogError
+from oplog.directory import LOCK_NAME
+from oplog.errors import OplogBusyError
+from oplog.room import refusal
 
-LOCK_NAME: Final = "executor.lock"
 HOLDER_LOOKS_MAX: Final = 20
 HOLDER_LOOK_S: Final = 0.01
 
@@ -22,8 +23,8 @@ HOLDER_LOOK_S: Final = 0.01
 class StoreLockedError(OplogBusyError):
     """Another process runs the store."""
 
-    def __init__(self, message: str, process: str) -> None:
-        super().__init__(message)
+    def __init__(self, process: str, directory: Path) -> None:
+        super().__init__(f"the store is in use by process {process}", where=str(directory))
         self.process = process
         """The holder: its process id and command, as far as they are known."""
 
@@ -39,18 +40,16 @@ class StoreLock:
     def take(cls, directory: Path) -> Self:
         """Does not wait.
 
-        Raises: StoreLockedError naming the holder; OplogError if the file cannot be made or the
-        file system has no locks.
+        Raises: StoreLockedError naming the holder; OplogFullError, OplogError if the file cannot be
+        made or the file system has no locks.
         """
         path = directory / LOCK_NAME
         while True:
             try:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
-                raise OplogError(
-                    f"cannot open the store at {directory}: {error.strerror} ({path.name}):"
-                    " its directory must exist and be writable"
-                ) from error
+                hint = "name a directory in which files can be made"
+                raise refusal(f"{path.name} cannot be made", error, directory, hint) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_same_file(path, descriptor):
@@ -59,16 +58,11 @@ class StoreLock:
             except BlockingIOError as error:
                 holder = _read_holder(descriptor)
                 os.close(descriptor)
-                raise StoreLockedError(
-                    f"the store at {directory} is in use by process {holder}",
-                    holder,
-                ) from error
+                raise StoreLockedError(holder, directory) from error
             except OSError as error:
                 os.close(descriptor)
-                raise OplogError(
-                    f"cannot lock the store at {directory}: {error.strerror}:"
-                    " use a file system that has locks"
-                ) from error
+                hint = "use a file system that has locks"
+                raise refusal(f"{path.name} cannot be locked", error, directory, hint) from error
             os.close(descriptor)
 
     def release(self) -> None:

@@ -10,6 +10,9 @@ import resource
 from pathlib import Path
 from typing import Final
 
+from oplog.errors import OplogError, OplogFullError
+
+NO_ROOM: Final = "no room on the disk of the store"
 _FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SPARE_BYTES: Final = 1 << 20
 """What a transaction writes beside its content: copied branches, the list of free pages."""
@@ -23,6 +26,13 @@ def is_full(code: int | None) -> bool:
 def is_cut_short(code: int | None) -> bool:
     """Whether an error number can come from a write that had room for a part only."""
     return code == errno.EIO
+
+
+def refusal(what: str, error: OSError, path: Path, hint: str) -> OplogError:
+    """What a failure of the system at a store means: `what`, unless the disk is full."""
+    if is_full(error.errno):
+        return OplogFullError(NO_ROOM, where=str(path))
+    return OplogError(f"{what}: {error.strerror}", where=str(path), hint=hint)
 
 
 def has_room(path: Path, needed_bytes: int) -> bool:

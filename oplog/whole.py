@@ -1,46 +1,90 @@
-"""Whether the file of a store is as long as what it holds.
+"""Whether the file of a store is as long as what it holds, and not damaged in its header.
 
 The file is mapped: reading a page that lies behind its end kills the process with SIGBUS, so a file
 that a copy or a disk has cut short must be found out before. The last transaction says up to where
 it numbered pages, but it leaves pages unwritten that it took and gave back, so a file that ends
 earlier may be whole. The writer therefore makes the file as long as that after each commit, and a
 file that is shorter nevertheless (a crash in between, or a cut) is read through by a child process:
-if that is killed, pages are missing. What the child cannot read, the list of free pages, only a
-writer needs: it makes the file longer first, and LMDB then finds those pages damaged.
+if a page is missing that is needed, be it one of the list of free pages, that kills the child.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from oplog.errors import OplogCorruptError
+from oplog.directory import DATA_NAME
+from oplog.errors import OplogCorruptError, OplogError
+from oplog.header import Meta, read_header
 
 READ_THROUGH: Final = (
-    "import sys; from oplog.lmdb_engine import read_through; read_through(sys.argv[1])"
+    "import sys; from oplog.lmdb_engine import read_through; sys.exit(read_through(sys.argv[1]))"
 )
+DAMAGED: Final = 3
+"""How `read_through` ends where LMDB finds pages that contradict one another."""
+KILLED_BY_PAGE: Final = (-signal.SIGBUS, -signal.SIGSEGV)
+RESTORE: Final = f"restore {DATA_NAME} from a copy"
 
 
-def require_whole(path: Path, file: Path, needed_bytes: int) -> None:
-    """Blocks, for as long as it takes to read the store if its file is shorter than what it should
-    be. Raises: OplogCorruptError if a page that is needed lies behind its end.
+def require_header(path: Path) -> Meta:
+    """How the file of a store begins. Raises: OplogCorruptError if that is damaged."""
+    header = read_header(path / DATA_NAME)
+    if header is None:
+        raise OplogCorruptError(
+            f"{DATA_NAME} is damaged at its beginning, or is no file of LMDB",
+            where=str(path),
+            hint=RESTORE,
+        )
+    return header
+
+
+def require_whole(path: Path, header: Meta) -> None:
+    """Blocks, for as long as it takes to read the store if its file is shorter than it should be.
+
+    Raises: OplogCorruptError if a page that is needed lies behind its end, OplogError if that
+    cannot be found out.
     """
-    size = file.stat().st_size
-    if size >= needed_bytes:
+    size = (path / DATA_NAME).stat().st_size
+    if size >= header.needed_bytes:
         return
-    child = subprocess.run(  # noqa: S603  # this interpreter, our own code
+    # What is left of a page that was cut reads as if zeros had been written behind it.
+    ended = KILLED_BY_PAGE[0] if size % header.page_bytes else _read_in_child(path)
+    if ended in KILLED_BY_PAGE:
+        raise OplogCorruptError(
+            f"{DATA_NAME} is cut short: it has {size:,} bytes, and {header.needed_bytes:,} belong"
+            " to it",
+            where=str(path),
+            hint=RESTORE,
+        )
+    if ended == DAMAGED:
+        raise OplogCorruptError(f"{DATA_NAME} is damaged", where=str(path), hint=RESTORE)
+    if ended:
+        raise OplogError(
+            f"whether {DATA_NAME} is whole was not found out: the process that reads it through"
+            f" {_end_text(ended)}",
+            where=str(path),
+            hint="try again",
+        )
+
+
+def _read_in_child(path: Path) -> int:
+    """How a process that reads everything ended: its exit code, or the negative of a signal."""
+    return subprocess.run(  # noqa: S603  # this interpreter, our own code
         (sys.executable, "-c", READ_THROUGH, str(path)),
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,
-    )
-    if child.returncode < 0:
-        raise OplogCorruptError(
-            f"{file} is cut short: it has {size:,} bytes, and {needed_bytes:,} belong to it"
-        )
+    ).returncode
+
+
+def _end_text(ended: int) -> str:
+    if ended > 0:
+        return f"ended with exit code {ended}"
+    return f"was killed by signal {-ended}"
 
 
 def make_whole(file: Path, needed_bytes: int) -> int:

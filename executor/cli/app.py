@@ -1,5 +1,6 @@
 """The command `shem` as a whole: its commands, and the one place where errors become exit codes."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ from executor.cli.signals import Terminated, end_by_sigterm
 from executor.cli.torture import torture
 from executor.cli.workers import worker, workers
 
+SILENCE: Final = logging.NullHandler()
+"""What a user has to hear is an error or a report of the command; a line of a log says it again."""
 WHOLE: Final = 200
 """Characters of a command's first sentence in the list: more than any has."""
 
@@ -106,6 +109,8 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
     try:
         open_missing_streams()
         line.arguments = tuple(given)
+        if "--debug" not in given:
+            logging.getLogger().addHandler(SILENCE)
         if instruction := os.environ.get(VARIABLE):
             return answer_shell(shem, line, instruction)
         with shem.make_context("shem", given.copy(), obj=line) as context:

@@ -117,8 +117,12 @@ class CommandLine:
         """Whether a process that serves the store has an instance of the worker. Blocks."""
         return trio.run(is_loaded, self.store, worker)
 
+    def has_store(self) -> bool:
+        """Whether there is a directory where the store should be, whatever the name of that is."""
+        return os.path.isdir(self.store)  # noqa: PTH112  # False for a name that is too long
+
     def require_store(self) -> None:
-        if not self.store.is_dir():
+        if not self.has_store():
             raise StoreError(
                 "there is no store",
                 where=str(self.store),
@@ -145,5 +149,7 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
 
 
 def _store_option(name: str, context: click.Context, _: click.Parameter, value: object) -> None:
+    if value == "":
+        raise click.BadParameter("it names no directory")
     if value:
         setattr(context.ensure_object(CommandLine), name, value)

@@ -221,7 +221,7 @@ def _error_record(error: BaseException) -> ErrorRecord:
             )
         case OplogError():
             kind, hint = refusal_words(error)
-            return ErrorRecord(kind=kind, message=str(error), hint=hint)
+            return ErrorRecord(kind=kind, message=error.message, where=error.where, hint=hint)
         case _:
             return ErrorRecord(
                 kind="internal",

@@ -238,7 +238,7 @@ def find_subject(line: CommandLine, deployment: Deployment) -> Subject:
     file = deployment.file
     if Path(file).is_file():
         return Subject(deployment.component, read_file(file), deployment.options)
-    if line.store.is_dir() and "." not in file:
+    if line.has_store() and "." not in file:
         found = line.read(lambda store: deployed_subject(store, file))
         return found._replace(options=merged(found.options, deployment.options))
     raise UsageError(

@@ -10,13 +10,14 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 from starlette.applications import Starlette
 
-from executor.errors import StoreError
 from executor.executor import Executor
 from executor.server.application import application
 from executor.server.audience import Audience
-from executor.server.door import Door
+from executor.server.door import SOCKET_NAME, Door
+from executor.worker.commits import refused_store
 from executor.worker.opening import open_store
 from executor.world import World
+from oplog.room import refusal
 
 KEEP_ALIVE_S: Final = 3_600.0
 """Connections belong to processes of this machine and end with them."""
@@ -35,10 +36,9 @@ async def open_served(
         door = Door.open(path)
     except OSError as error:
         store.close()
-        raise StoreError(
-            f"cannot make the store's socket: {error.strerror}",
-            where=str(path),
-            hint="keep the store in a directory of this machine that can be written",
+        hint = "keep the store in a directory of this machine that can be written"
+        raise refused_store(
+            refusal(f"{SOCKET_NAME} cannot be made", error, path, hint), path
         ) from error
     audience = Audience(world.get("on_output"), world.get("report"))
     served: World = {

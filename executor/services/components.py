@@ -14,7 +14,6 @@ length and a mark, and is durable before it has its name.
 """
 
 import difflib
-import errno
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from executor.errors import ComponentNotFound, StoreError, UsageError
 from oplog.engine import Batch, Engine, Row
 from oplog.entry import Retry, RetryRule
 from oplog.errors import OplogCorruptError
+from oplog.room import is_full
 
 NAME_CHARACTERS_MAX: Final = 256
 NAME_BYTES_MAX: Final = 400
@@ -268,7 +268,7 @@ def write_artifact(path: Path, artifact: bytes) -> None:
     try:
         replace_file(path, artifact)
     except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        full = is_full(error.errno)
         raise StoreError(
             f"the compiled component cannot be kept: {error.strerror}",
             kind="disk-full" if full else "store-error",

@@ -27,7 +27,7 @@ from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 from executor.durable.effects import Effect, Perform
 from executor.durable.function_type import REMOTE
 from executor.errors import UsageError
-from executor.worker.opening import refused_store
+from executor.worker.commits import refused_store
 from oplog.codec import decode_entry
 from oplog.engine import Batch, Engine
 from oplog.entry import Entry, InvocationFinished

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import trio
 
 from executor.durable.inbox import setting
-from executor.errors import StoreError
+from executor.errors import Busy, StoreError
 from executor.services.writing import Written
 from oplog.engine import Batch, CountExceededError, RowChangedError
 from oplog.errors import (
@@ -16,6 +17,7 @@ from oplog.errors import (
     OplogError,
     OplogFormatError,
     OplogFullError,
+    OplogMissingError,
 )
 from oplog.store import Store
 
@@ -56,10 +58,19 @@ async def submit_if_true(store: Store, batch: Batch, where: str) -> Written:
 
 
 def store_error(error: OplogError, where: str) -> StoreError:
-    """The executor's word for a refusal of the store."""
+    """The executor's word for a refusal of the store, met at `where`, which is a worker mostly."""
     kind, hint = refusal_words(error)
-    text = f"no room to commit: {error}" if kind == "disk-full" else str(error)
+    text = f"{error.message} at {error.where}" if error.where else error.message
     return StoreError(text, kind=kind, where=where, hint=hint)
+
+
+def refused_store(error: OplogError, path: Path) -> Busy | StoreError:
+    """The executor's word for a store that cannot be opened."""
+    kind, hint = refusal_words(error)
+    where = error.where or str(path)
+    if kind == "busy":
+        return Busy(error.message, where=where, hint=hint)
+    return StoreError(error.message, kind=kind, where=where, hint=hint)
 
 
 @contextmanager
@@ -74,21 +85,22 @@ def store_errors(where: str) -> Iterator[None]:
 def refusal_words(error: OplogError) -> tuple[str, str]:
     """The kind of a refusal of the store, and what to do about it."""
     match error:
+        case OplogMissingError():
+            kind, hint = "store-error", "deploy a component first, or name another directory"
         case OplogFullError():
-            return "disk-full", "make space; what was accepted continues then"
+            kind, hint = "disk-full", "make space; what was accepted continues then"
         case OplogBusyError():
-            return (
-                "busy",
-                "wait until that process ends, or stop it; commands that only read work beside it",
+            kind = "busy"
+            hint = (
+                "wait until that process ends, or stop it; commands that only read work beside it"
             )
         case OplogCorruptError():
-            return "store-corrupt", "restore the store from a copy"
+            kind, hint = "store-corrupt", "restore the store from a copy"
         case OplogFormatError():
-            return "store-format", "use the version of Shem that wrote it"
+            kind, hint = "store-format", "use the version of Shem that wrote it"
         case FencedError():
-            return "store-error", "another process runs the store by now: ask again"
+            kind, hint = "store-error", "another process runs the store by now: ask again"
         case _:
-            return (
-                "store-error",
-                "see that its directory can be read and written; --data DIR names another store",
-            )
+            kind = "store-error"
+            hint = "see that its directory can be read and written; --data DIR names another store"
+    return kind, error.hint or hint

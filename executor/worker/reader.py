@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from executor.errors import StoreError, UsageError, WorkerDeleted, WorkerNotFound
+from executor.errors import UsageError, WorkerDeleted, WorkerNotFound
 from executor.records import (
     ComponentRecord,
     ComponentSummary,
@@ -44,7 +44,7 @@ from executor.services.promises import (
 from executor.wasm.plain import decode_result
 from executor.wasm.types import FuncType
 from executor.wasm.wave import format_wave
-from executor.worker.commits import refusal_words
+from executor.worker.commits import refused_store, store_errors
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
 from executor.worker.outcomes import exit_record, failure_record, unknown_key
 from executor.worker.output import read_output
@@ -61,7 +61,7 @@ from executor.worker.rows import (
 from executor.worker.search import Query, matches, parse
 from executor.worker.signatures import export_types
 from executor.worker.status import CANCELLED, STATES, KeyState, Status
-from oplog.codec import decode_value
+from oplog.codec import decode_value, values_of
 from oplog.engine import Engine
 from oplog.entry import ABSENT, CancelPendingInvocation, InvocationFinished
 from oplog.errors import OplogCorruptError, OplogError
@@ -88,8 +88,7 @@ class StoreReader:
             try:
                 self.engine = LmdbEngine.open(Path(store), readonly=True)
             except OplogError as error:
-                kind, hint = refusal_words(error)
-                raise StoreError(str(error), kind=kind, where=str(store), hint=hint) from error
+                raise refused_store(error, Path(store)) from error
         self._reader = Reader(self.engine)
         self.exports = lru_cache(maxsize=EXPORTS_KEPT)(self._read_exports)
         """The exported functions of a revision by path. Raises: ComponentNotFound."""
@@ -182,7 +181,8 @@ class StoreReader:
     def worker(self, name: str, *, loaded: bool = False) -> WorkerRecord:
         """Raises: WorkerNotFound."""
         worker_id = self.worker_id(name)
-        status = self.status(worker_id)
+        with store_errors(name):
+            status = self.status(worker_id)
         return WorkerRecord(
             worker=status.name,
             id=worker_id.hex(),
@@ -296,17 +296,18 @@ class StoreReader:
         """
         query = None if search is None else parse(search)
         worker_id = self.worker_id(name)
-        status: Status | None = self.status(worker_id)
-        while status is not None:
-            for page in self._pages(worker_id, status, first, limit, query):
-                yield page
-                limit = None if limit is None else limit - len(page)
-            if not follow or limit == 0:
-                return
-            first = max(first, status.last_index + 1)
-            yield None
-            status = read_status(self.engine, worker_id)
-        raise WorkerDeleted("the worker was deleted", where=name, hint="it has no more entries")
+        with store_errors(name):
+            status: Status | None = self.status(worker_id)
+            while status is not None:
+                for page in self._pages(worker_id, status, first, limit, query):
+                    yield page
+                    limit = None if limit is None else limit - len(page)
+                if not follow or limit == 0:
+                    return
+                first = max(first, status.last_index + 1)
+                yield None
+                status = read_status(self.engine, worker_id)
+            raise WorkerDeleted("the worker was deleted", where=name, hint="it has no more entries")
 
     def follow_oplog(
         self, name: str, first: int = 1, *, search: str | None = None, wait: Callable[[], None]
@@ -358,8 +359,9 @@ class StoreReader:
     def invocation(self, name: str, key: str, *, deduplicated: bool = False) -> Invocation:
         """What is committed of one key. Raises: WorkerNotFound, UnknownKey."""
         worker_id = self.worker_id(name)
-        status = self.status(worker_id)
-        state = read_known_key(self.engine, worker_id, status, key)
+        with store_errors(name):
+            status = self.status(worker_id)
+            state = read_known_key(self.engine, worker_id, status, key)
         if state is None:
             raise unknown_key(name, key)
         return self.invocation_of(status, worker_id, state, deduplicated)
@@ -368,27 +370,28 @@ class StoreReader:
         self, status: Status, worker_id: bytes, state: KeyState, deduplicated: bool
     ) -> Invocation:
         """The full record of one key, from its finished entry and its output."""
-        entries = WorkerEntries(self._reader, worker_id)
-        output = read_output(entries, state) if state.logs else ("", "")
-        record = Invocation(
-            worker=status.name,
-            function=state.function,
-            key=state.key,
-            status="pending",
-            attempts=state.attempts,
-            deduplicated=deduplicated,
-            stdout=output[0],
-            stderr=output[1],
-        )
-        finished = entries.one(state.finished_index) if state.finished_index else None
-        if isinstance(finished, CancelPendingInvocation):
-            error = failure_record(status.name, "cancelled", CANCELLED)
-            return replace(record, status="failed", error=error)
-        if not isinstance(finished, InvocationFinished):
-            return record
-        return completed(
-            record, finished, self.exports(status.component, status.revision)[state.function]
-        )
+        with store_errors(status.name):
+            entries = WorkerEntries(self._reader, worker_id)
+            output = read_output(entries, state) if state.logs else ("", "")
+            record = Invocation(
+                worker=status.name,
+                function=state.function,
+                key=state.key,
+                status="pending",
+                attempts=state.attempts,
+                deduplicated=deduplicated,
+                stdout=output[0],
+                stderr=output[1],
+            )
+            finished = entries.one(state.finished_index) if state.finished_index else None
+            if isinstance(finished, CancelPendingInvocation):
+                error = failure_record(status.name, "cancelled", CANCELLED)
+                return replace(record, status="failed", error=error)
+            if not isinstance(finished, InvocationFinished):
+                return record
+            wit = self.exports(status.component, status.revision)[state.function]
+            with values_of(state.finished_index):
+                return completed(record, finished, wit)
 
     def _read_exports(self, component: str, revision: int) -> Mapping[str, FuncType]:
         return export_types(read_revision(self.engine, component, revision).exports)

@@ -27,7 +27,7 @@ from tests.support.programs import Gate, echo
 
 SOON_S = 5
 """Long enough for anything that does not wait for what a test holds back."""
-NO_ROOM = "no room to commit: the disk is full"
+NO_ROOM = "the disk is full"
 
 
 @pytest.fixture(autouse=True)

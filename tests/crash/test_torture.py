@@ -408,22 +408,9 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize(
-    ("room", "sentence"),
-    [
-        (20_000, "shem: cannot open the store at .*: File too large: .*"),
-        (
-            80_000,
-            "shem: the store of a case cannot be written: .*, or name another place with TMPDIR",
-        ),
-        (
-            140_000,
-            "shem: the store of a case cannot be written: .*, or name another place with TMPDIR",
-        ),
-    ],
-)
-def test_a_temporary_directory_without_room_gives_a_sentence(here, room, sentence):
-    """Too little for the component, and for what the script adds to it."""
+@pytest.mark.parametrize("room", [20_000, 80_000, 140_000])
+def test_a_temporary_directory_without_room_gives_a_sentence(here, room):
+    """Too little for a store, for the component, and for what the script adds to it."""
     (here / "script.txt").write_text("alice charge-many '\"bob\"' 200\n" * 3)
     ran = subprocess.run(
         (sys.executable, "-c", FULL, str(room), "torture", *COUNTER, "--points", "after-result"),
@@ -435,5 +422,6 @@ def test_a_temporary_directory_without_room_gives_a_sentence(here, room, sentenc
     assert ran.returncode == 5, ran.stdout + ran.stderr
     assert ran.stdout == ""
     [line] = ran.stderr.splitlines()
-    assert re.fullmatch(sentence, line)
+    said = "shem: the store of a case cannot be written: .*, or name another place with TMPDIR"
+    assert re.fullmatch(said, line)
     assert left_behind(here) == []

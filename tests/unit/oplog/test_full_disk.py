@@ -1,4 +1,4 @@
-import subprocess
+import textwrap
 
 import lmdb
 import pytest
@@ -6,13 +6,12 @@ import pytest
 from oplog.codec import encode_entry
 from oplog.engine import Batch, Row
 from oplog.entry import Log, NoOp
-from oplog.errors import (
-    OplogFullError,
-)
+from oplog.errors import OplogFullError
 from oplog.lmdb_engine import LmdbEngine
 from oplog.store import Store
 from tests.support.children import run_python
 from tests.support.engines import Heard
+from tests.support.small_disk import fill, resize, small_disk
 
 ENTRY = encode_entry(NoOp(at=1))
 A, B = b"a" * 16, b"b" * 16
@@ -139,17 +138,8 @@ def test_a_full_disk_fails_the_batch_and_the_store_goes_on_when_there_is_room(pa
 
 
 def test_a_file_system_without_space_is_full_and_not_broken(tmp_path):
-    mount = tmp_path / "disk"
-    mount.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mount)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("this system does not let the test mount a small disk")
-    try:
-        engine = LmdbEngine.open(mount)
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        engine = LmdbEngine.open(disk)
         index, error = 0, None
         while error is None:
             index += 1
@@ -158,9 +148,68 @@ def test_a_file_system_without_space_is_full_and_not_broken(tmp_path):
         with pytest.raises(OplogFullError):
             engine.probe()
         assert engine.last_index(A) == index - 1 > 10
-        subprocess.run(["mount", "-o", "remount,size=4m", str(mount)], check=True)
+        resize(disk, "4m")
         engine.probe()
         assert engine.write([Batch(entries=[(A, index, ENTRY)])]) == [None]
         engine.close()
-    finally:
-        subprocess.run(["umount", str(mount)], check=True)
+
+
+OPEN = """
+    import sys
+    from pathlib import Path
+    from oplog.errors import OplogFullError
+    from oplog.lmdb_engine import LmdbEngine
+
+    try:
+        LmdbEngine.open(Path(sys.argv[1]), readonly=sys.argv[2] == "True").close()
+        print("opened")
+    except OplogFullError as error:
+        print("full", error.where)
+"""
+
+
+def opened(path, *, readonly=False):
+    """How an opening ends, in a process of its own: LMDB writes its table of readers by mapping it,
+    so a page that the disk has no room for is a SIGBUS.
+    """
+    return run_python(OPEN, path, readonly).split()
+
+
+@pytest.mark.parametrize("size", ["4k", "16k", "64k", "72k", "76k", "80k", "88k", "96k"])
+def test_a_store_for_which_there_is_no_room_is_not_made(tmp_path, size):
+    """From no room for its directory, over room for one of its files, to room for all of them."""
+    with small_disk(tmp_path / "disk", size) as disk:
+        path = disk / "store"
+        first = opened(path)
+        assert first in (["full", str(path)], ["opened"])
+        assert opened(path) == first, "nothing is taken for a damaged store"
+        resize(disk, "1m")
+        assert opened(path) == ["opened"]
+        assert opened(path, readonly=True) == ["opened"]
+        assert first == ["full", str(path)] or size not in {"4k", "16k", "64k"}
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "sparse"])
+def test_a_full_disk_without_the_table_of_readers_is_full_for_readers_too(tmp_path, readonly, lost):
+    with small_disk(tmp_path / "disk", "256k") as disk:
+        path = disk / "store"
+        LmdbEngine.open(path).close()
+        table = path / "lock.mdb"
+        size = table.stat().st_size
+        table.unlink()
+        if not lost:
+            with table.open("wb") as file:
+                file.truncate(size)
+        fill(disk / "ballast")
+        assert opened(path, readonly=readonly) == ["full", str(path)]
+        (disk / "ballast").unlink()
+        assert opened(path, readonly=readonly) == ["opened"]
+
+
+@pytest.mark.parametrize("size", [0, 100, 4_096, 20_000, 65_000])
+def test_a_process_that_may_write_no_large_file_makes_no_store(path, size):
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+    code = textwrap.dedent(OPEN)
+    assert run_python(f"{limited}\n{code}", path, False).split() == ["full", str(path)]
+    assert opened(path) == ["opened"]

@@ -1,9 +1,11 @@
-from pathlib import Path
+import os
+from contextlib import suppress
 
 import lmdb
 import pytest
 
 from oplog.codec import encode_entry
+from oplog.directory import LOCK_NAME
 from oplog.engine import Batch
 from oplog.entry import Log, NoOp
 from oplog.errors import (
@@ -12,9 +14,9 @@ from oplog.errors import (
     OplogCorruptError,
     OplogError,
     OplogFormatError,
+    OplogMissingError,
 )
-from oplog.lmdb_engine import FORMAT, LmdbEngine
-from oplog.lock import LOCK_NAME
+from oplog.lmdb_engine import FORMAT, NEW_NAME, LmdbEngine
 from oplog.store import Store
 from tests.support.children import run_python, start_python
 from tests.support.engines import Heard
@@ -58,7 +60,7 @@ def test_a_store_of_another_format_is_refused_and_left_as_it_is(path):
             transaction.put(b"format", b"7", db=meta)
     before = (path / "data.mdb").read_bytes()
     for readonly in (False, True):
-        with pytest.raises(OplogFormatError, match=f"format 7, this Shem reads {FORMAT}: upgrade"):
+        with pytest.raises(OplogFormatError, match=f"format 7, this Shem reads {FORMAT}: .*: use"):
             LmdbEngine.open(path, readonly=readonly)
     assert (path / "data.mdb").read_bytes() == before
 
@@ -78,7 +80,7 @@ def test_a_file_that_is_not_lmdb_is_called_damaged(path):
     path.mkdir()
     (path / "data.mdb").write_bytes(b"not a database " * 1000)
     for readonly in (False, True):
-        with pytest.raises(OplogCorruptError, match=r"data\.mdb is damaged"):
+        with pytest.raises(OplogCorruptError, match=r"data\.mdb is damaged at its beginning"):
             LmdbEngine.open(path, readonly=readonly)
 
 
@@ -93,40 +95,117 @@ def test_a_refused_opening_gives_the_lock_back(path):
 
 def test_a_creation_that_was_cut_short_is_completed_by_the_next_opening(path):
     path.mkdir()
-    raw_environment(path).close()
-    with pytest.raises(OplogError, match="no store at"):
+    (path / NEW_NAME).write_bytes(b"half of it")
+    (path / LOCK_NAME).write_text("1 (killed)")
+    with pytest.raises(OplogError, match="there is no store"):
         LmdbEngine.open(path, readonly=True)
     LmdbEngine.open(path).close()
+    assert not (path / NEW_NAME).exists()
     LmdbEngine.open(path, readonly=True).close()
 
 
+def test_a_process_that_is_killed_while_it_makes_a_store_leaves_none_or_a_whole_one(path):
+    code = """
+        import os, signal, sys
+        from pathlib import Path
+        from oplog.lmdb_engine import LmdbEngine
+
+        left = int(sys.argv[2])
+
+        def look(event, arguments):
+            global left
+            if event in {"open", "os.rename", "os.remove", "os.mkdir", "fcntl.flock"}:
+                left -= 1
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(look)
+        LmdbEngine.open(Path(sys.argv[1])).close()
+        """
+    for number in range(1, 100):
+        folder = path.with_name(f"store-{number}")
+        child = start_python(code, folder, number)
+        child.communicate(timeout=60)
+        if child.returncode == 0:
+            break
+        with suppress(OplogError):
+            LmdbEngine.open(folder, readonly=True).close()
+        engine = LmdbEngine.open(folder)
+        assert engine.write([Batch(entries=[(A, 1, ENTRY)])]) == [None]
+        engine.close()
+    assert number > 5
+
+
 def test_opening_for_reading_creates_nothing(path):
-    with pytest.raises(OplogError, match=f"no store at {path}"):
+    with pytest.raises(OplogMissingError, match=f"there is no store: {path}"):
         LmdbEngine.open(path, readonly=True)
     assert not path.exists()
     path.mkdir()
-    with pytest.raises(OplogError, match="no store at"):
+    with pytest.raises(OplogError, match="there is no store"):
         LmdbEngine.open(path, readonly=True)
     assert list(path.iterdir()) == []
 
 
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("size", [None, 0])
+@pytest.mark.parametrize("left", ["lock.mdb", "artifacts", "control.sock"])
+def test_a_store_that_has_lost_what_it_stored_is_refused_and_left_as_it_is(
+    path, readonly, size, left
+):
+    LmdbEngine.open(path).close()
+    if size is None:
+        (path / "data.mdb").unlink()
+    else:
+        os.truncate(path / "data.mdb", size)
+    (path / "lock.mdb").rename(path / left)
+    before = sorted(path.iterdir())
+    with pytest.raises(OplogCorruptError, match=r"data\.mdb is missing or empty, .*: restore"):
+        LmdbEngine.open(path, readonly=readonly)
+    assert sorted(path.iterdir()) == before
+
+
+def test_a_store_is_made_silently_in_a_directory_that_holds_something_else(path):
+    path.mkdir()
+    (path / "lost+found").mkdir()
+    (path / "artifacts").mkdir()
+    LmdbEngine.open(path).close()
+
+
 def test_a_store_is_not_made_where_its_parent_is_missing(tmp_path):
-    with pytest.raises(OplogError, match=f"{tmp_path / 'unmounted'} does not exist"):
+    with pytest.raises(OplogError, match=f"see that {tmp_path / 'unmounted'} is a directory"):
         LmdbEngine.open(tmp_path / "unmounted" / "store")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_in_place_of_the_directory_is_a_clear_refusal(tmp_path):
-    (tmp_path / "file").write_text("")
-    for name in ("file", "file/store"):
-        with pytest.raises(OplogError, match=r"cannot make the store|does not exist"):
-            LmdbEngine.open(tmp_path / name)
-
-
-def test_a_directory_that_cannot_be_written_is_a_clear_refusal():
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("file", "there cannot be a store: it is no directory: .*file: name a directory"),
+        ("/dev/null", "there cannot be a store: it is no directory: /dev/null: name a directory"),
+        ("file/store", "the store cannot be made: Not a directory: .*file/store: see that .*file"),
+        ("x" * 300, "the store cannot be made: File name too long: "),
+        ("/proc/self", "executor.lock cannot be made: No such file or directory: /proc/self: name"),
+    ],
+)
+def test_a_place_where_no_store_can_be_is_named_with_what_to_do(tmp_path, name, says):
     """The directory of this process in /proc stands for any that is there and read-only."""
-    with pytest.raises(OplogError, match="cannot open the store at /proc/self"):
-        LmdbEngine.open(Path("/proc/self"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OplogError, match=says):
+        LmdbEngine.open(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("file/store", "there is no store"),
+        ("/dev/null", "there is no store"),
+        ("x" * 300, "the store cannot be opened: File name too long: .*: name"),
+    ],
+)
+def test_a_place_that_cannot_be_read_as_a_store_is_named_with_what_to_do(tmp_path, name, says):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OplogError, match=says):
+        LmdbEngine.open(tmp_path / name, readonly=True)
 
 
 def test_a_second_process_is_refused_by_name_and_a_killed_one_is_replaced(path):

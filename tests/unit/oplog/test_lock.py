@@ -6,8 +6,9 @@ import textwrap
 
 import pytest
 
+from oplog.directory import LOCK_NAME
 from oplog.errors import OplogBusyError, OplogError
-from oplog.lock import LOCK_NAME, StoreLock, StoreLockedError
+from oplog.lock import StoreLock, StoreLockedError
 
 
 def holder(directory):

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from executor.cli.output import error_record, exit_code
-from executor.worker.commits import store_error
-from executor.worker.opening import refused_store
+from executor.worker.commits import refused_store, store_error
 from executor.worker.reader import StoreReader
 from oplog.errors import (
     FencedError,
@@ -15,6 +14,7 @@ from oplog.errors import (
     OplogError,
     OplogFormatError,
     OplogFullError,
+    OplogMissingError,
 )
 from oplog.lmdb_engine import LmdbEngine
 
@@ -27,6 +27,7 @@ from oplog.lmdb_engine import LmdbEngine
         (OplogCorruptError("e"), "store-corrupt", 5),
         (OplogFormatError("e"), "store-format", 5),
         (FencedError("e"), "store-error", 5),
+        (OplogMissingError("e"), "store-error", 5),
         (OplogError("e"), "store-error", 5),
     ],
 )

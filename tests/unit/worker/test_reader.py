@@ -5,7 +5,7 @@ import secrets
 import msgspec
 import pytest
 
-from executor.errors import UsageError, WorkerDeleted, WorkerNotFound
+from executor.errors import StoreError, UsageError, WorkerDeleted, WorkerNotFound
 from executor.services.components import RevisionRow, deployment
 from executor.worker.reader import StoreReader
 from executor.worker.rows import delete_rows, read_status, read_worker_id
@@ -181,8 +181,9 @@ def test_an_oplog_whose_worker_is_deleted_meanwhile_just_ends(engine):
             raise OplogCorruptError("payload is not in the store")
 
     add_worker(engine, "a/w", end)
-    with pytest.raises(OplogCorruptError, match="not in the store"):
+    with pytest.raises(StoreError, match="entry 2 is damaged: payload is not in the store") as told:
         list(StoreReader(Damaged(engine)).oplog("a/w"))
+    assert (told.value.kind, told.value.where) == ("store-corrupt", "a/w")
 
 
 # -- workers ---------------------------------------------------------------------------------------
