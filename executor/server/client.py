@@ -59,6 +59,10 @@ class HandedOver(Exception):
     """Of an invocation that it may have accepted."""
 
 
+class ProcessKilled(StoreError):
+    """The process ended before it answered, and not in order."""
+
+
 class AskedExecutor:
     """Made by `ask`."""
 
@@ -231,7 +235,23 @@ class AskedExecutor:
         return wire.record_of(await self._ask("delete", wire.WorkerRequest(worker=worker)), Done)
 
     async def run(self, *, until_idle: bool = False) -> None:
-        await self._ask("run", wire.RunRequest(until_idle=until_idle))
+        """Hands over however the other process ends: what is to be run is the same whoever does
+        it.
+        """
+        exchange = await self._begin("run", wire.RunRequest(until_idle=until_idle))
+        what = (
+            "waits until nothing is left to run"
+            if until_idle
+            else "shows what is run there, and takes over when that one ends"
+        )
+        self._report(f"{self._busy.message}: this one {what}")
+        try:
+            await self._next(exchange, "answer", ignore_text)
+        except (HandedOver, ProcessKilled) as ended:
+            self._report("that process has ended: this one takes over")
+            raise HandedOver from ended
+        finally:
+            await exchange.close()
 
     async def close(self) -> None:
         """Ends the waiting for what was accepted; it goes on without."""
@@ -299,7 +319,7 @@ class AskedExecutor:
     def _lost(self) -> Exception:
         """What a connection that broke means: see `executor.server.door`."""
         if was_killed(self._path):
-            return StoreError(
+            return ProcessKilled(
                 "the process that runs the store ended before it answered",
                 where=str(self._path),
                 hint="what was accepted goes on with the next command, or with `shem run`",

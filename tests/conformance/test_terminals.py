@@ -1,6 +1,7 @@
 """One store, several terminals: who runs it is asked by the others, and may be lost at any time."""
 
 import json
+import signal
 import stat
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -178,6 +179,37 @@ def test_a_command_whose_server_is_killed_says_so_and_the_next_one_runs_the_stor
     assert terminals.shem("invoke", "adder/x", "add", "1").stdout == "1\n"
     assert not (terminals.store / "control.sock").exists()
     assert terminals.shem("delete", "adder/w").code == 0
+
+
+@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGINT])
+def test_a_second_run_says_who_runs_the_store_and_takes_over_when_that_one_is_gone(terminals, ends):
+    server = terminals.serve()
+    second = terminals.start("run")
+    said = second.process.stderr.readline()
+    assert said.startswith(f"shem: the store is in use by process {server.process.pid} (")
+    assert said.endswith("shows what is run there, and takes over when that one ends\n")
+    assert terminals.shem("invoke", "adder/w", "add", "1").stdout == "1\n"
+    server.process.send_signal(ends)
+    server.ended()
+    lock = terminals.store / "executor.lock"
+    terminals.until(lambda: str(second.process.pid) in lock.read_text())
+    assert terminals.shem("invoke", "adder/w", "add", "1").stdout == "2\n"
+    second.process.send_signal(signal.SIGINT)
+    assert second.process.stderr.read().startswith("shem: that process has ended: this one takes")
+    assert second.ended().code == 130
+
+
+def test_a_run_until_idle_finishes_the_work_of_a_process_that_is_killed(terminals):
+    server = terminals.serve()
+    spinning = terminals.start("invoke", "adder/w", "spin")
+    terminals.until(lambda: terminals.has_work("adder/w"))
+    second = terminals.start("run", "--until-idle")
+    assert second.process.stderr.readline().endswith("waits until nothing is left to run\n")
+    server.kill()
+    assert spinning.ended().code == 5
+    assert terminals.shem("interrupt", "adder/w").code == 0
+    second.process.stderr.read()
+    assert second.ended().code == 0
 
 
 def test_a_command_goes_on_by_itself_when_its_server_ends_in_order(terminals):
