@@ -63,7 +63,7 @@ class Held:
         try:
             if self._descriptor is None:
                 self._descriptor = self._opened()
-            os.pwrite(self._descriptor, contents, start)
+            write_whole(self._descriptor, contents, start)
         except OSError as error:
             raise StoreError(
                 f"no room for a value that the guest writes: {error.strerror}",
@@ -113,3 +113,12 @@ class HeldValue:
 
     def end(self) -> None:
         """Nobody uses it any more."""
+
+
+def write_whole(descriptor: int, contents: bytes, start: int) -> None:
+    """Raises: OSError, also where there is room for a part only."""
+    left = memoryview(contents)
+    while left:
+        written = os.pwrite(descriptor, left, start)
+        left = left[written:]
+        start += written

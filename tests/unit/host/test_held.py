@@ -1,5 +1,6 @@
 """What the values that a guest holds may take of the host."""
 
+import os
 import random
 from functools import partial
 
@@ -122,6 +123,26 @@ def test_a_machine_without_room_is_named(monkeypatch):
     monkeypatch.setattr(held, "TemporaryFile", refuse)
     with pytest.raises(StoreError, match="No space left"):
         Outgoing(Held()).append(b"x")
+
+
+def test_a_value_for_a_part_of_which_there_is_room_is_not_taken_for_whole(monkeypatch):
+    """A full disk writes what it can, and says so only when it is asked for the rest."""
+    room = [700, 0]
+    whole = os.pwrite
+
+    def write(descriptor, contents, start):
+        if room[0] == 0:
+            raise OSError(28, "No space left on device")
+        return whole(descriptor, contents[: room.pop(0)], start)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    with pytest.raises(StoreError, match="No space left"):
+        Outgoing(Held()).append(bytes(1_000))
+    room[:] = [700, 700]
+    kept = Held()
+    value = Outgoing(kept)
+    value.append(b"x" * 1_000)
+    assert trio.run(partial(value.read, 0, 1_000)) == b"x" * 1_000
 
 
 def test_an_object_of_nothing_is_written(make_guest):
