@@ -15,6 +15,7 @@ from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
 from executor.cli.output import EXIT_DONE, stdout_console, write_json, write_line
 from executor.records import OplogRecord
 from executor.server.shapes import entry_json
+from executor.worker.commits import store_errors
 from executor.worker.reader import FOLLOW_S, StoreReader
 from oplog.entry import KIND_OF, TAGS
 
@@ -72,8 +73,9 @@ def oplog(context: click.Context, /, **asked: Any) -> int:
     def show(store: StoreReader) -> None:
         width = max(INDEX_WIDTH, len(str(store.worker(query.worker).entries)))
         write = json_writer() if line.json else line_writer(stdout_console(), width)
-        for record in chosen(read(store, query), query.kinds, query.limit):
-            write(record)
+        with store_errors(query.worker):
+            for record in chosen(read(store, query), query.kinds, query.limit):
+                write(record)
 
     line.read(show)
     return EXIT_DONE

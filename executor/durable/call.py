@@ -27,12 +27,13 @@ from executor.durable.function_type import WRITE_LOCAL
 from executor.errors import BadArguments, GuestError
 from executor.wasm.check import compile_canonical
 from executor.wasm.host_function import PENDING, HostFunction
-from executor.wasm.plain import compile_plain
+from executor.wasm.plain import Convert, compile_plain
 from executor.wasm.types import FuncType, WitType
 from executor.wasm.weight import check_weight
 from executor.wasm.wit import parse_type
-from oplog.codec import decode_value, encode_value
+from oplog.codec import UNREADABLE, encode_value, read_value
 from oplog.entry import ABSENT, EMPTY_ARRAY, Raw
+from oplog.errors import OplogCorruptError
 
 EncodeRequest = Callable[[tuple[object, ...]], Raw]
 
@@ -91,7 +92,8 @@ class AnswerCodec:
     __slots__ = ("_canonical", "decode", "encode", "type")
 
     encode: Callable[[object], Raw]
-    decode: Callable[[Raw], object]
+    decode: Callable[[Raw, int], object]
+    """`index` is that of the call; OplogCorruptError names it."""
 
     def __init__(self, answer_type: WitType | None) -> None:
         self.type = answer_type
@@ -100,12 +102,12 @@ class AnswerCodec:
             return
         to_plain, from_plain = compile_plain(answer_type)
         self._canonical = compile_canonical(answer_type)
-        raw, encode, decode = Raw, encode_value, decode_value
+        raw, encode = Raw, encode_value
         if to_plain is None:
             self.encode = lambda answer: raw(encode(answer))
         else:
             self.encode = lambda answer: raw(encode(to_plain(answer)))
-        self.decode = decode if from_plain is None else lambda raw: from_plain(decode(raw))
+        self.decode = answer_decoder(from_plain)
 
     def checked(self, answer: object, function: str) -> object:
         """The canonical value of an answer that foreign code gave.
@@ -126,8 +128,23 @@ def absent(_answer: object) -> Raw:
     return ABSENT
 
 
-def nothing(_response: Raw) -> None:
+def nothing(_response: Raw, _index: int) -> None:
     """What a function without a result answers."""
+
+
+def answer_decoder(from_plain: Convert | None) -> Callable[[Raw, int], object]:
+    read = read_value
+
+    def decode(response: Raw, index: int) -> object:
+        try:
+            plain = read(response)
+            return plain if from_plain is None else from_plain(plain)
+        except (OplogCorruptError, *UNREADABLE) as error:
+            raise OplogCorruptError(
+                f"the answer to the call at entry {index} is damaged: {error}"
+            ) from error
+
+    return decode
 
 
 def compile_request(function_type: FuncType) -> EncodeRequest:
@@ -181,7 +198,7 @@ def recorded_call(
         if not session.live:
             index, response = session.claim(function, kind, request)
             if response is not None:
-                answer = decode_answer(response)
+                answer = decode_answer(response, index)
                 return answer if observe is None else observe(state, answer, *arguments)
         if not index:
             index = session.append_start(function, kind, request)
@@ -213,7 +230,7 @@ def written_call(
         if not session.live:
             index, response = session.claim(function, WRITE_LOCAL, request)
             if response is not None:
-                return codec.decode(response)
+                return codec.decode(response, index)
         if not index:
             index = session.append_start(function, WRITE_LOCAL, request)
         answer, rows = row.action(state, index, *arguments)
@@ -244,7 +261,7 @@ def awaited_call(
         if not session.live:
             index, response = session.claim(function, kind, request)
             if response is not None:
-                return seen(state, codec.decode(response), arguments)
+                return seen(state, codec.decode(response, index), arguments)
         if not index:
             index = session.append_start(function, kind, request)
         if attempt is not None:

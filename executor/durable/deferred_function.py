@@ -21,7 +21,6 @@ from executor.durable.effects import Steps
 from executor.durable.function_type import FunctionType
 from executor.wasm.types import WitType
 from executor.wasm.wit import parse_function
-from oplog.entry import Raw
 
 
 class DeferredFunction:
@@ -62,8 +61,8 @@ class DeferredFunction:
         Raises: Divergence, LeaveGuest, and what the effect failed with.
         """
         response = calls.read(call)
-        return NOT_READY if response is None else self._answers.decode(response)
+        return NOT_READY if response is None else self._answers.decode(response, call.index)
 
-    def decode(self, response: Raw) -> object:
-        """The answer that a call has ended with."""
-        return self._answers.decode(response)
+    def decode(self, call: DeferredCall) -> object:
+        """What a call that is over has ended with."""
+        return self._answers.decode(call.response, call.index)

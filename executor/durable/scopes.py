@@ -113,17 +113,20 @@ class Form:
     def encode(self, value: object) -> Raw:
         return self._codec.encode(value)
 
-    def decode(self, raw: Raw) -> object:
-        return self._codec.decode(raw)
+    def decode(self, found: "Persisted") -> object:
+        return self._codec.decode(found.response, found.index)
 
-    def is_of(self, raw: Raw) -> bool:
+    def is_of(self, found: "Persisted") -> bool:
         """Whether a recorded value has this form: bytes, or anything else."""
-        return isinstance(decode_value(raw), bytes) == self._is_bytes
+        value = decode_value(found.response, found.index)
+        return isinstance(value, bytes) == self._is_bytes
 
 
 class Persisted(msgspec.Struct, frozen=True, kw_only=True):
     """What a completed block came to."""
 
+    index: int
+    """Of its start."""
     at: int
     function: str
     function_type: str
@@ -201,6 +204,7 @@ def read_persisted(session: DurableSession) -> Persisted:
             if isinstance(terminal, End):
                 session.observed(terminal.at)
                 return Persisted(
+                    index=index,
                     at=terminal.at,
                     function=entry.function,
                     function_type=entry.function_type,

@@ -8,7 +8,6 @@ skipped or repaired.
 from enum import Enum
 from typing import TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from executor.errors import Divergence
@@ -36,6 +35,7 @@ from oplog.entry import (
     SpanStarted,
     Start,
 )
+from oplog.errors import OplogCorruptError
 
 Mark: TypeAlias = (
     NoOp
@@ -239,7 +239,7 @@ def show_value(raw: Raw) -> str:
         return "()"
     try:
         text = repr(decode_value(raw))
-    except msgspec.MsgspecError:
+    except OplogCorruptError:
         text = bytes(raw).hex()
     if len(text) > SHOWN_VALUE_CHARACTERS_MAX:
         return text[:SHOWN_VALUE_CHARACTERS_MAX] + "…"

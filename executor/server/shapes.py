@@ -241,10 +241,10 @@ def entry_json(record: OplogRecord) -> Json:
 
 def entry_fields(record: OplogRecord) -> Json:
     """The fields of the entry's struct that are set, as JSON values, in their order."""
-    return _struct_fields(record.entry)
+    return _struct_fields(record.entry, record.index)
 
 
-def _struct_fields(struct: msgspec.Struct) -> Json:
+def _struct_fields(struct: msgspec.Struct, index: int) -> Json:
     fields: Json = {}
     for name in struct.__struct_fields__:
         value = getattr(struct, name)
@@ -252,20 +252,20 @@ def _struct_fields(struct: msgspec.Struct) -> Json:
             continue
         if name == "backtrace" and not value:
             continue  # only a trap has one
-        fields[name] = time_text(value) if name in ENTRY_TIMES else _field(name, value)
+        fields[name] = time_text(value) if name in ENTRY_TIMES else _field(name, value, index)
     return fields
 
 
-def _field(name: str, value: object) -> object:
+def _field(name: str, value: object, index: int) -> object:
     match value:
         case msgspec.Raw():
-            return plain_to_json(decode_value(value))
+            return plain_to_json(decode_value(value, index))
         case bytes() if name == "worker_id":
             return value.hex()
         case bytes():
             return plain_to_json(value)
         case msgspec.Struct():
-            return _struct_fields(value)
+            return _struct_fields(value, index)
         case tuple():
             return list(value)
         case _:

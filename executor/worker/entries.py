@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from oplog.codec import decode_value
+from oplog.codec import damaged_value, decode_value
 from oplog.entry import (
     ABSENT,
     Cancelled,
@@ -19,6 +19,7 @@ from oplog.entry import (
     Raw,
     Start,
 )
+from oplog.errors import OplogCorruptError
 from oplog.payload import REFERENCE_BYTES
 from oplog.reader import Reader
 
@@ -80,11 +81,15 @@ class WorkerEntries:
             return value
 
         page: list[tuple[int, Entry]] = []
-        for index, entry in self._reader.read(self._worker_id, first, limit):
-            whole = frames or not isinstance(entry, HostStreamFrame)
-            page.append((index, resolved(entry, resolve) if whole else entry))
-            if room <= 0:
-                break
+        found = self._reader.read(self._worker_id, first, limit)
+        try:
+            for index, entry in found:
+                whole = frames or not isinstance(entry, HostStreamFrame)
+                page.append((index, resolved(entry, resolve) if whole else entry))
+                if room <= 0:
+                    break
+        except OplogCorruptError as error:
+            raise damaged_value(index, error) from error
         return page
 
     def replayed(self, first: int, limit: int) -> list[tuple[int, Entry]]:
@@ -95,7 +100,7 @@ class WorkerEntries:
         """What the frame at `index`, which is committed, holds."""
         [(_, frame)] = self._reader.read(self._worker_id, index, 1)
         assert isinstance(frame, HostStreamFrame)
-        content = decode_value(self._reader.resolve(frame.payload))
+        content = decode_value(self._reader.resolve(frame.payload), index)
         assert isinstance(content, bytes)
         return content
 

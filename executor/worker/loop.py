@@ -43,7 +43,6 @@ from executor.errors import (
 )
 from executor.wasm.instance import Left, Raised, Returned
 from executor.wasm.instance import Outcome as GuestOutcome
-from executor.wasm.plain import decode_arguments
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
 from executor.worker.cutting import jump_back, roll_back
@@ -274,7 +273,7 @@ class InvocationLoop:
                 raise InternalError(f"{worker.name}: an open invocation that no replay found")
             return Verdict.GO_ON
         path, arguments = self._begin(resident, key)
-        values = decode_arguments(resident.revision.export(path).type, arguments)
+        values = resident.arguments_of(path, arguments)
         return await self._conclude(resident, await resident.call(path, values))
 
     def _begin(self, resident: Resident, key: str) -> tuple[str, entries.Raw]:

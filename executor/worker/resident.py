@@ -24,7 +24,8 @@ from executor.wasm.plain import decode_arguments, encode_result
 from executor.wasm.traps import Trapped
 from executor.worker.revision import Revision
 from executor.worker.worker import WorkerServices
-from oplog.entry import Failure, InvocationStarted, Outcome
+from oplog.codec import values_of
+from oplog.entry import Failure, InvocationStarted, Outcome, Raw
 from oplog.errors import OplogError
 
 Done = Callable[[GuestOutcome], None]
@@ -119,6 +120,11 @@ class Resident:
             self._deleted = True
             self._services.lanes.release(self.lane)
 
+    def arguments_of(self, path: str, recorded: Raw) -> list[object]:
+        """What the invocation under way was given. Raises: OplogCorruptError."""
+        with values_of(self.session.invocation_index):
+            return decode_arguments(self.revision.export(path).type, recorded)
+
     def outcome_of(self, path: str, outcome: Returned | BadHandle) -> Outcome:
         """The recordable outcome of a call that returned, or was refused for a handle."""
         if isinstance(outcome, BadHandle):
@@ -178,7 +184,7 @@ class Replay:
     def _call(self, started: InvocationStarted) -> None:
         self._path = started.function
         function = self._resident.revision.export(started.function)
-        arguments = decode_arguments(function.type, started.arguments)
+        arguments = self._resident.arguments_of(started.function, started.arguments)
         self._resident.instance.call(function, arguments, self._ended)
 
     def _ended(self, outcome: GuestOutcome) -> None:

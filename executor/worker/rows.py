@@ -32,6 +32,7 @@ from executor.services.promises import deletions
 from executor.worker.entries import resolved
 from executor.worker.status import PAUSED, KeyState, Status, fold, forgotten
 from executor.worker.wakeups import wake_keys
+from oplog.codec import damaged_value
 from oplog.engine import Engine, Row
 from oplog.entry import Entry
 from oplog.errors import OplogCorruptError
@@ -259,7 +260,11 @@ def read_status(engine: Engine, worker_id: bytes) -> Status | None:
     while tail := engine.read_entries(worker_id, status.last_index + 1, CHECKPOINT_LAG_ENTRIES_MAX):
         for index, encoded in tail:
             entry = decode_named(worker_id, index, encoded)
-            fold(status, index, resolved(entry, partial(resolve, engine)))
+            try:
+                entry = resolved(entry, partial(resolve, engine))
+            except OplogCorruptError as error:
+                raise damaged_value(index, error) from error
+            fold(status, index, entry)
             status.bytes += len(encoded)
     return status
 

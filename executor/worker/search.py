@@ -26,7 +26,7 @@ import msgspec
 
 from executor.errors import UsageError
 from executor.records import ENTRY_TIMES, OplogRecord, time_text
-from oplog.codec import decode_value
+from oplog.codec import decode_value, values_of
 from oplog.entry import (
     HINTS,
     KIND_OF,
@@ -108,7 +108,8 @@ def parse(text: str) -> Query:
 
 def matches(query: Query, record: OplogRecord) -> bool:
     """Whether the entry is one that the query asks for. Large values must be in place."""
-    return _matches(query, _Texts(record), ())
+    with values_of(record.index):
+        return _matches(query, _Texts(record), ())
 
 
 class _Token(msgspec.Struct, frozen=True):

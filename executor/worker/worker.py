@@ -344,7 +344,8 @@ class Worker:
         index, finished = self._last_finished
         entry: Entry | None = finished
         if index != state.finished_index:
-            entry = self.entries.one(state.finished_index)
+            with store_errors(self.name):
+                entry = self.entries.one(state.finished_index)
         if isinstance(entry, CancelPendingInvocation):
             return Outcome(failure=Failure(kind="cancelled", message=CANCELLED))
         if not isinstance(entry, InvocationFinished):

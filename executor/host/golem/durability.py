@@ -135,7 +135,7 @@ def persist(form: scopes.Form, state: Any, *arguments: Any) -> None:
 
 def read_persisted(form: scopes.Form, state: Any) -> dict[str, object]:
     found = scopes.read_persisted(state.session)
-    if not form.is_of(found.response):
+    if not form.is_of(found):
         raise GuestError(
             f"{found.function} persisted its response in the other form: as bytes, or as a value"
             " with its type",
@@ -145,7 +145,7 @@ def read_persisted(form: scopes.Form, state: Any) -> dict[str, object]:
     return {
         "timestamp": datetime_of(found.at),
         "function-name": found.function,
-        "response": form.decode(found.response),
+        "response": form.decode(found),
         "function-type": Variant(found.function_type, payload),
         "entry-version": "v2",
     }

@@ -188,7 +188,7 @@ def traced(state: Any, request: HttpRequest) -> HttpRequest:
 
 def recorded_response(call: DeferredCall) -> Response | None:
     """The response that is recorded as the answer; None if it was another one."""
-    answer = HANDLE.decode(call.response)
+    answer = HANDLE.decode(call)
     return response_of(answer.value) if isinstance(answer, Ok) else None
 
 
