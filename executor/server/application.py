@@ -226,8 +226,8 @@ class Exchange:
             await refuse(unknown, wire.NOT_FOUND)(scope, receive, send)
             return
         try:
-            asked = msgspec.json.decode(body, type=operation.request)
-        except msgspec.MsgspecError as error:
+            asked = wire.request_of(body, operation.request)
+        except ValueError as error:
             refusal = UsageError(
                 f"the request cannot be read: {error}",
                 where=name,
@@ -307,13 +307,13 @@ def event_shape(event: Event) -> Json:
 def body_line(shape: Json, *, more: bool) -> dict[str, object]:
     return {
         "type": "http.response.body",
-        "body": msgspec.json.encode(shape) + b"\n",
+        "body": wire.encoded(shape) + b"\n",
         "more_body": more,
     }
 
 
 def json_response(shape: Json, status: int) -> Response:
-    return Response(msgspec.json.encode(shape) + b"\n", status, media_type="application/json")
+    return Response(wire.encoded(shape) + b"\n", status, media_type="application/json")
 
 
 def refuse(error: UsageError, status: int) -> Response:

@@ -19,7 +19,7 @@ import trio
 
 from executor.deployment import DeployOptions, host_directory
 from executor.durable.retry_rules import split
-from executor.errors import Busy, ShemError, StoreError, UsageError, WorkerNotFound
+from executor.errors import Busy, ShemError, StoreError, UsageError
 from executor.records import (
     Accepted,
     Deployed,
@@ -36,7 +36,6 @@ from executor.server.door import was_killed
 from executor.server.exchange import ConnectionLost, Exchange
 from executor.server.operations import Choice
 from executor.server.shapes import Json
-from executor.worker.outcomes import unknown_key
 from executor.world import World, ignore_output
 
 LOADED_WITHIN_S: Final = 2.0
@@ -120,12 +119,11 @@ class AskedExecutor:
                 where=worker,
                 hint="give them as WaveArguments",
             )
-        texts = tuple(argument.encode(errors="replace").decode() for argument in arguments.texts)
         args, allow_net = new.get("args"), new.get("allow_net")
         request = wire.SubmitRequest(
             worker=worker,
             function=function,
-            arguments=texts,
+            arguments=arguments.texts,
             key=str(uuid4()) if key is None else key,
             env=new.get("env"),
             args=None if args is None else tuple(args),
@@ -276,15 +274,11 @@ class AskedExecutor:
 
     async def _begin(self, operation: str, request: msgspec.Struct) -> Exchange:
         try:
-            body = msgspec.json.encode(request)
-        except UnicodeEncodeError as error:
-            raise unsent(request) from error
-        try:
             exchange = await Exchange.connect(self._path)
         except OSError as error:
             raise NotServed(self._busy) from error
         try:
-            await exchange.send(operation, body)
+            await exchange.send(operation, wire.encoded(request))
         except ConnectionLost as error:
             await exchange.close()
             raise self._lost() from error
@@ -342,7 +336,7 @@ async def ask(path: Path, world: World, busy: Busy) -> AsyncIterator[AskedExecut
 
 async def is_loaded(path: Path, worker: str) -> bool:
     """Whether the process that serves the store at `path` has the worker loaded."""
-    request = msgspec.json.encode(wire.WorkerRequest(worker=worker))
+    request = wire.encoded(wire.WorkerRequest(worker=worker))
     with trio.move_on_after(LOADED_WITHIN_S), suppress(OSError, ConnectionLost):
         exchange = await Exchange.connect(path)
         try:
@@ -352,19 +346,6 @@ async def is_loaded(path: Path, worker: str) -> bool:
         finally:
             await exchange.close()
     return False
-
-
-def unsent(request: msgspec.Struct) -> ShemError:
-    """The refusal of what no JSON holds: a terminal may pass bytes, and nothing is called so."""
-    worker: str = getattr(request, "worker", "")
-    named = worker.encode(errors="ignore").decode() == worker
-    if not named and not isinstance(request, wire.SubmitRequest):
-        return WorkerNotFound(f"no worker {worker!r}", where="store", hint="see `shem workers`")
-    if named and isinstance(request, wire.KeyRequest):
-        return unknown_key(worker, request.key)
-    return UsageError(
-        "what is asked for is not Unicode text", where=worker or "store", hint="write UTF-8"
-    )
 
 
 def invocation_of(answer: object) -> Invocation:

@@ -9,6 +9,7 @@ Answers have the shapes of the command line's JSON (`executor.server.shapes`); a
 `exit_code` besides. An error is `{kind, message, where, hint}` with the fields of its own kind.
 """
 
+import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeVar
@@ -60,6 +61,27 @@ STATUS: Final = {
 """HTTP's word for a kind of error; everything else is a fault of this side."""
 
 Answer = TypeVar("Answer", bound=Record)
+Request = TypeVar("Request", bound=msgspec.Struct)
+
+
+def encoded(value: object) -> bytes:
+    """JSON. A terminal may pass bytes that are no Unicode text, and an error tells them: they
+    travel as escapes of the halves of surrogate pairs that Python makes of them.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def request_of(raw: bytes, kind: type[Request]) -> Request:
+    """The request that the bytes hold. Raises: msgspec.MsgspecError, ValueError."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return msgspec.convert(json.loads(raw), kind)
 
 
 # -- requests --------------------------------------------------------------------------------------

@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import trio
 
-from executor.errors import Busy, InvocationInterrupted, StoreError, UnknownFunction, UnknownPromise
+from executor.errors import (
+    Busy,
+    InvocationInterrupted,
+    RequestError,
+    StoreError,
+    UnknownFunction,
+    UnknownPromise,
+)
 from executor.records import InitialFile
 from executor.requests import WaveArguments
 from executor.server.client import HandedOver, NotServed, ask
@@ -89,6 +96,37 @@ def test_who_asks_has_the_same_answers_and_errors(tmp_path):
     run(case)
 
 
+@pytest.mark.parametrize(
+    ("operation", "arguments", "key"),
+    [
+        ("submit", ("adder/w", "add", WaveArguments(("\udcff",))), "k"),
+        ("submit", ("adder/w", "add", WaveArguments(("5",))), "\udcff"),
+        ("submit", ("adder/w", "add", WaveArguments(("5",))), ""),
+        ("submit", ("adder/w", "\udcff", WaveArguments(())), "k"),
+        ("submit", ("adder/\udcff", "add", WaveArguments(("5",))), "k"),
+        ("wait", ("adder/w", "\udcff"), None),
+        ("cancel", ("adder/w", "\udcff"), None),
+        ("interrupt", ("adder/\udcff",), None),
+        ("revert", ("adder/\udcff",), None),
+        ("files", ("\udcff/w", "/"), None),
+    ],
+)
+def test_what_is_no_unicode_is_refused_as_where_it_runs(tmp_path, operation, arguments, key):
+    options = {"last": 1} if operation == "revert" else {} if key is None else {"key": key}
+
+    async def refusal(executor):
+        with pytest.raises(RequestError) as refused:
+            await getattr(executor, operation)(*arguments, **options)
+        return type(refused.value), vars(refused.value)
+
+    async def case():
+        async with served(tmp_path) as (shem, asked):
+            await shem.invoke("adder/w", "add", [1])
+            assert await refusal(asked) == await refusal(shem)
+
+    run(case)
+
+
 def test_who_asks_completes_a_promise_and_its_worker_goes_on(tmp_path):
     async def case():
         async with open_served(tmp_path) as shem, ask(tmp_path, {}, BUSY) as asked:
@@ -141,7 +179,7 @@ def test_requests_that_cannot_be_read_are_refused_in_words(tmp_path):
                 (post("delete", '{"worker": 5}'), 400, "usage"),
                 (post("delete", '{"worker": "adder/w", "more": 1}'), 400, "usage"),
                 (post("delete", '{"worker": "adder/w"}'), 404, "unknown-worker"),
-                (post("submit", '{"worker": "adder/w", "function": "\\ud800"}'), 400, "usage"),
+                (post("submit", '{"worker": "a/w", "function": "\\ud800"}'), 404, "unknown-component"),
             ):
                 found, body = await trio.to_thread.run_sync(answered, tmp_path, request)
                 assert (found, json.loads(body)["error"]["kind"]) == (status, kind)
