@@ -240,8 +240,11 @@ def entry_json(record: OplogRecord) -> Json:
 
 
 def entry_fields(record: OplogRecord) -> Json:
-    """The fields of the entry's struct that are set, as JSON values, in their order."""
-    return _struct_fields(record.entry, record.index)
+    """The fields of the entry's struct that are set, as JSON values, in their order. Every entry
+    has a kind; the one that an error has is its `error_kind`.
+    """
+    fields = _struct_fields(record.entry, record.index)
+    return {"error_kind" if name == "kind" else name: value for name, value in fields.items()}
 
 
 def _struct_fields(struct: msgspec.Struct, index: int) -> Json:

@@ -31,6 +31,7 @@ from oplog.entry import (
     HINTS,
     KIND_OF,
     CancelPendingInvocation,
+    Error,
     InvocationFinished,
     InvocationStarted,
     NoOp,
@@ -270,6 +271,8 @@ class _Texts:
             (("hidden",), record.hidden),
             *scalars((), entry),
         ]
+        if isinstance(entry, Error):
+            self._scalars.append((("error_kind",), entry.kind))
 
     def hold(self, term: Term, names: Path) -> bool:
         if names in ((), ("kind",)) and term.text.lower() in self._kinds:

@@ -83,6 +83,7 @@ def test_fields_are_json_values_and_absent_ones_are_left_out():
     }
     retry = shape(Error(at=1, retry_from=4, kind="transient", retry_at=AT_NS))
     assert retry["retry_at"] == AT_TEXT
+    assert (retry["kind"], retry["error_kind"]) == ("error", "transient")
     value = Raw(b"\xcb\x7f\xf0\x00\x00\x00\x00\x00\x00")
     assert shape(InvocationFinished(at=1, outcome=Outcome(result=value)))["outcome"] == {
         "result": "inf"

@@ -174,6 +174,7 @@ def test_any_text_is_a_query_or_a_refusal():
                 at=1, outcome=Outcome(failure=Failure(kind="guest-trap", message=""))
             ),
         ),
+        ("error_kind:transient", Error(at=1, retry_from=3, kind="transient")),
         ("retry_at:2023", Error(at=1, retry_from=3, kind="transient", retry_at=AT_NS)),
         ("wake_at:2023", Suspend(at=1, wake_at=AT_NS)),
         ("cancel-invocation", CancelPendingInvocation(at=1, key="k")),
