@@ -1,5 +1,6 @@
 """`shem invoke`: accept one invocation by its key, and wait for its outcome."""
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -21,7 +22,7 @@ from executor.cli.parse import WaveArgumentsCommand, pair, seconds, unicode_text
 from executor.errors import InvocationError, InvocationInterrupted, PreviousFailed, ShemError
 from executor.records import Accepted, Invocation
 from executor.requests import WaveArguments
-from executor.server.client import HandedOver
+from executor.server.client import HandedOver, NotServed
 from executor.server.operations import Operations
 from executor.server.shapes import invocation_json
 from executor.torture.crash_points import (
@@ -31,6 +32,7 @@ from executor.torture.crash_points import (
     parse_crash_point,
 )
 from executor.world import World
+from oplog.errors import OplogError
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +136,13 @@ class RequestedInvocation:
         try:
             accepted = self._accepted or await self._accept(executor)
         except InvocationError as error:
-            return _unfinished(request, error, function=request.function, key=request.key or "")
+            blank = Invocation(
+                worker=request.worker,
+                function=request.function,
+                key=request.key or "",
+                status="failed",
+            )
+            return unfinished(blank, error)
         try:
             if request.no_wait:
                 invocation = await executor.invocation(request.worker, accepted.key)
@@ -143,9 +151,17 @@ class RequestedInvocation:
                     request.worker, accepted.key, timeout_s=request.timeout_s
                 )
         except ShemError as error:
-            return _unfinished(request, error, function=accepted.function, key=accepted.key)
+            invocation = unfinished(await self._so_far(executor, accepted), error)
         return msgspec.structs.replace(
             invocation, deduplicated=accepted.deduplicated and request.key is not None
+        )
+
+    async def _so_far(self, executor: Operations, accepted: Accepted) -> Invocation:
+        """What is committed of what was accepted: nothing, if its worker or who runs it is gone."""
+        with suppress(ShemError, OplogError, NotServed, HandedOver):
+            return await executor.invocation(accepted.worker, accepted.key)
+        return Invocation(
+            worker=accepted.worker, function=accepted.function, key=accepted.key, status="pending"
         )
 
     async def _accept(self, executor: Operations) -> Accepted:
@@ -169,15 +185,18 @@ class RequestedInvocation:
         return accepted
 
 
-def _unfinished(request: Request, error: ShemError, *, function: str, key: str) -> Invocation:
+def unfinished(begun: Invocation, error: ShemError) -> Invocation:
+    """An invocation without an outcome, and what it is without one for."""
     failed = isinstance(error, InvocationError) and not isinstance(error, InvocationInterrupted)
     return Invocation(
-        worker=request.worker,
-        function=function,
-        key=key,
+        worker=begun.worker,
+        function=begun.function,
+        key=begun.key,
         status="failed" if failed else "pending",
         error=error_record(error),
-        stderr=error.stderr if isinstance(error, PreviousFailed) else "",
+        attempts=begun.attempts,
+        stdout=begun.stdout,
+        stderr=error.stderr if isinstance(error, PreviousFailed) else begun.stderr,
     )
 
 

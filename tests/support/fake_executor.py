@@ -123,7 +123,12 @@ class FakeExecutor:
 
     async def invocation(self, worker: str, key: str) -> Invocation:
         self.store.calls.append(("invocation", worker, key))
-        return self.store.outcomes[key]
+        outcome = self.store.outcomes[key]
+        if isinstance(outcome, BaseException):
+            return Invocation(
+                worker=worker, function="f", key=key, status="pending", attempts=1, stdout="begun\n"
+            )
+        return outcome
 
     async def crash(self, name: str, *, go_on: bool = True) -> Rebuild:
         return self.rebuilt("crash", name, go_on)

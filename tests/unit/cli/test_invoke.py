@@ -248,9 +248,12 @@ def test_what_stops_the_waiting_after_the_acceptance_is_told_with_the_key(
     shem, store, stopped, code, status
 ):
     store.outcomes["k1"] = stopped
+    store.known_keys.add("k1")
     ran = shem("invoke", "a/b", "add", "5", "--key", "k1", "--json")
     assert (ran.code, ran.stderr) == (code, "")
     assert (ran.json["key"], ran.json["status"]) == ("k1", status)
+    assert (ran.json["attempts"], ran.json["stdout"]) == (1, "begun\n")
+    assert ran.json["deduplicated"] is True
     assert ran.json["error"]["kind"] == stopped.kind
 
 
