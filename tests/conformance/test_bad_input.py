@@ -441,7 +441,15 @@ def test_a_store_that_another_process_holds_without_serving_it_is_busy(shem, tmp
     assert shem("invoke", "adder/w", "get").stdout == "5\n"
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(shem, tmp_path):
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("deploy", "two.wat", "--env", "A=" + "y" * 100_000),
+        ("invoke", "adder/new", "add", "1", "--key", "k", "--env", "A=" + "y" * 100_000),
+    ],
+    ids=["deploy", "invoke"],
+)
+def test_a_full_disk_is_told_once_and_nothing_is_lost(shem, tmp_path, command):
     """The process may not make the file longer: that is as good as a disk without room."""
     before = content(tmp_path / ".shem")
     size = (tmp_path / ".shem" / "data.mdb").stat().st_size
@@ -450,7 +458,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(shem, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     ran = subprocess.run(
-        (sys.executable, "-m", "executor.cli", "deploy", "two.wat", "--env", "A=" + "y" * 100_000),
+        (sys.executable, "-m", "executor.cli", *command),
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -460,7 +468,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(shem, tmp_path):
     )
     assert (ran.returncode, ran.stdout) == (5, "")
     assert ran.stderr.startswith("shem: ")
-    assert "room" in ran.stderr
+    assert ran.stderr.count("no room on the disk of the store") == 1
     assert ran.stderr.count("\n") == 1
     assert content(tmp_path / ".shem") == before
     assert shem("invoke", "adder/w", "add", "1").stdout == "6\n"
