@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from trio.testing import trio_test
 
+from executor.durable.retry_rules import RetryRule, RetryRules, recorded_retry_rules
 from executor.wasm.values import Err, Variant
 from oplog.codec import decode_value
 from oplog.entry import End, Start
@@ -32,6 +33,8 @@ class Fault(NamedTuple):
     timeouts: tuple = ()
     forgets: bool = True
     """The server has forgotten, after a crash, how often it was asked."""
+    statuses: tuple = ()
+    """Those that the deployment's rule calls a failure."""
 
 
 def whole(count):
@@ -71,6 +74,13 @@ FAULTS = {
     ),
     "sends more than it said": Fault("/more/1000/500", whole(1000)),
     "is busy": Fault("/status/503", (503, b"no")),
+    "is busy, and says for how long": Fault(
+        "/status/503?first=1", (200, b"late"), 2, forgets=False, statuses=("5xx",)
+    ),
+    "is busy with a write": Fault(
+        "/status/429?first=1", (200, b"late"), 2, b"content", forgets=False, statuses=(429,)
+    ),
+    "sends it elsewhere": Fault("/status/302", (302, b"no")),
     "trickles": Fault("/chunks/5/30", (200, b"".join(b"chunk-%d\n" % n for n in range(5)))),
     "trickles too slowly": Fault(
         "/chunks/3/300",
@@ -130,6 +140,9 @@ async def test_a_fault_is_seen_the_same_wherever_the_guest_is_lost(name):
     fault = FAULTS[name]
     with http_server() as server:
         async with world() as around:
+            if fault.statuses:
+                rule = RetryRule(name="busy", statuses=fault.statuses)
+                around.rules = RetryRules(recorded_retry_rules([rule]))
             program = program_of(fault, server)
             live = await around.run(program)
             assert live.lost is None

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from trio.testing import trio_test
 
 from executor.durable.reasons import Unsure
+from executor.services.http_client import HttpClient
 from executor.wasm.values import Variant
 from oplog.entry import End, Start
 from tests.support.http_guest import STREAMS, TYPES, Client
 from tests.support.http_server import http_server, pattern_bytes
 from tests.support.python_guest import BEGIN, world
+from tests.support.secure_server import answering, certificate, secure_server
 
 HANDLE = "wasi:http/outgoing-handler.handle"
 PIECE = bytes(64 * 1024)
@@ -73,6 +75,34 @@ async def test_trailers_of_a_request_reach_the_peer_in_every_attempt():
         for request in whole:
             assert request.trailers == {"x-sum": "7", "x-other": "two words"}
             assert request.body == content
+
+
+@trio_test
+async def test_https_is_spoken_as_http_2_and_is_the_same_wherever_the_guest_is_lost():
+    """A long response, so that it is asked for again, and trailers behind it."""
+    content = pattern_bytes(150_000)
+
+    def program(guest):
+        client = Client(guest, server.authority, "HTTPS")
+        request = client.request("/", "put", [("te", b"trailers")])
+        body, stream = client.body(request)
+        future = client.handle(request)
+        client.write_as_it_fits(stream, content)
+        client.finish(body, stream)
+        response = client.response(future)
+        guest.tell(client.head(response)[1]["x-version"])
+        body, stream = client.stream(response)
+        guest.tell(client.read_all(stream) == content)
+        guest.tell(client.trailers(body, stream))
+
+    async with secure_server(answering) as server, world() as around:
+        around.http = HttpClient(around.nursery, certificate().trusted())
+        live = await around.run(program)
+        assert live.trace == [b"2", True, [("x-count", b"150000")]]
+        for kept in range(len(BEGIN), len(live.entries) + 1, 5):
+            again = await around.run(program, live.entries[:kept])
+            assert (again.trace, again.lost) == (live.trace, None), f"the first {kept} entries"
+        around.http.close()
 
 
 def held_objects():

@@ -12,9 +12,10 @@ STREAMS = "wasi:io/streams"
 class Client:
     """One guest's."""
 
-    def __init__(self, guest: Guest, authority: str) -> None:
+    def __init__(self, guest: Guest, authority: str, scheme: str = "HTTP") -> None:
         self.guest = guest
         self.authority = authority
+        self.scheme = scheme
 
     def request(self, path: str, method: str = "get", headers: Any = ()) -> int:
         """A new `outgoing-request`."""
@@ -23,7 +24,7 @@ class Client:
         request = g.call(f"{TYPES}.[constructor]outgoing-request", fields)
         on = f"{TYPES}.[method]outgoing-request"
         g.ok(f"{on}.set-method", request, Variant(method))
-        g.ok(f"{on}.set-scheme", request, Variant("HTTP"))
+        g.ok(f"{on}.set-scheme", request, Variant(self.scheme))
         g.ok(f"{on}.set-authority", request, self.authority)
         g.ok(f"{on}.set-path-with-query", request, path)
         return int(request)

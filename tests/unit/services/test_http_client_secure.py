@@ -5,9 +5,6 @@ import ssl
 import threading
 from contextlib import asynccontextmanager, suppress
 
-import h2.config
-import h2.connection
-import h2.events
 import trio
 from trio.testing import trio_test
 
@@ -167,42 +164,3 @@ async def test_a_peer_that_hangs_up_with_an_alert_says_which():
                 await answer(client, secure(peer, "/"))
         refusing.join()
     assert raised.value.code.payload == {"alert-id": 70, "alert-message": "protocol version"}
-
-
-@trio_test
-async def test_trailers_of_a_request_are_sent_over_http_2():
-    made = certificate()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(made.file, made.key)
-    context.set_alpn_protocols(["h2"])
-    seen = []
-
-    async def serve(transport):
-        stream = trio.SSLStream(transport, context, server_side=True)
-        state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
-        state.initiate_connection()
-        await stream.send_all(state.data_to_send())
-        with suppress(trio.BrokenResourceError):
-            while content := await stream.receive_some():
-                for event in state.receive_data(content):
-                    match event:
-                        case h2.events.DataReceived():
-                            size = event.flow_controlled_length
-                            state.acknowledge_received_data(size, event.stream_id)
-                        case h2.events.TrailersReceived():
-                            seen.extend(event.headers)
-                        case h2.events.StreamEnded():
-                            state.send_headers(event.stream_id, [(":status", "200")], True)
-                await stream.send_all(state.data_to_send())
-
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
-        peer = SecureServer(listeners[0].socket.getsockname()[1])
-        async with running() as client:
-            request = secure(peer, "/", "POST", has_body=True)
-            trailers = [("X-Sum", b"7"), ("x-other", b"two words")]
-            status, *_ = await answer(client, request, [bytes(100_000)], trailers)
-        nursery.cancel_scope.cancel()
-    assert status == 200
-    assert seen == [(b"x-sum", b"7"), (b"x-other", b"two words")]
