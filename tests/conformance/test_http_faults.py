@@ -54,6 +54,9 @@ FAULTS = {
     "cuts a long body, once": Fault(
         f"/cut/{LONG}/150000?first=1&then=bytes/{LONG}", whole(LONG), 2
     ),
+    "resets in a long body, once": Fault(
+        f"/tear/{LONG}/150000?first=1&then=bytes/{LONG}", whole(LONG), 2
+    ),
     "cuts the response to a write, once": Fault(
         f"/cut/{LONG}/150000?first=1&then=bytes/{LONG}", whole(LONG), 2, b"content" * 3000
     ),

@@ -7,14 +7,17 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 
+import pytest
+import trio
 from trio.testing import trio_test
 
 from executor.durable.reasons import Unsure
+from executor.services.egress import EgressPolicy
 from executor.services.http_client import HttpClient
 from executor.wasm.values import Variant
 from oplog.entry import End, Start
 from tests.support.http_guest import STREAMS, TYPES, Client
-from tests.support.http_server import http_server, pattern_bytes
+from tests.support.http_server import closed_port, http_server, pattern_bytes
 from tests.support.python_guest import BEGIN, world
 from tests.support.secure_server import answering, certificate, secure_server
 
@@ -103,6 +106,47 @@ async def test_https_is_spoken_as_http_2_and_is_the_same_wherever_the_guest_is_l
             again = await around.run(program, live.entries[:kept])
             assert (again.trace, again.lost) == (live.trace, None), f"the first {kept} entries"
         around.http.close()
+
+
+async def nobody_knows(host, *_, **__):
+    raise socket.gaierror(socket.EAI_NONAME, f"{host}: Name or service not known")
+
+
+FAILURES = {
+    "refused": Variant("connection-refused"),
+    "unknown name": Variant("DNS-error", {"rcode": "name not found", "info-code": None}),
+    "no TLS": Variant("TLS-protocol-error"),
+    "not trusted": Variant("TLS-certificate-error"),
+    "no rule": Variant("HTTP-request-denied"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+@trio_test
+async def test_a_guest_gets_the_code_of_each_failure_and_the_same_in_replay(name, monkeypatch):
+    def program(guest):
+        scheme = "HTTPS" if name in {"no TLS", "not trusted"} else "HTTP"
+        client = Client(guest, authorities[name], scheme)
+        guest.tell(client.answer(client.get("/")))
+
+    with http_server() as plain:
+        async with secure_server(answering) as secured, world() as around:
+            authorities = {
+                "refused": f"127.0.0.1:{closed_port()}",
+                "unknown name": "nowhere.test:80",
+                "no TLS": plain.authority,
+                "not trusted": secured.authority,
+                "no rule": "127.0.0.9:80",
+            }
+            around.egress = EgressPolicy.of(["127.0.0.1", "nowhere.test"])
+            if name == "unknown name":
+                monkeypatch.setattr(trio.socket, "getaddrinfo", nobody_knows)
+            live = await around.run(program)
+            assert live.trace == [FAILURES[name]]
+            again = await around.run(program, live.entries)
+            assert (again.trace, again.entries) == (live.trace, live.entries)
+            around.http.close()
+        assert plain.requests == []
 
 
 def held_objects():

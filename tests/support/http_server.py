@@ -18,6 +18,7 @@
 | /deaf            | the body is not read; an answer after `server.release()`                      |
 | /early           | 200 and a first chunk at once, then, once the body is there, how long it was  |
 | /cut/N/M         | as /bytes/N, but the connection is closed after M bytes                       |
+| /tear/N/M        | as /cut/N/M, but the connection is reset                                      |
 | /chunks/N        | 200, N chunks `chunk-0\n` …, then the trailer `x-count: N`                    |
 | /chunks/N/MS/K   | as /chunks/N, each after MS milliseconds, and K times as long                 |
 | /more/N/M        | as /bytes/N, but M more bytes follow                                          |
@@ -40,7 +41,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 BLOCK = 64 * 1024
@@ -320,7 +321,16 @@ class Exchange(BaseHTTPRequestHandler):
     def on_close(self, _request: Request) -> None:
         raise Gone
 
+    def on_tear(self, _request: Request, count: str, sent: str) -> None:
+        self.head(200, ("content-length", count))
+        self.blocks(int(sent))
+        time.sleep(0.1)  # a reset overtakes what is on its way
+        self.reset()
+
     def on_reset(self, _request: Request) -> None:
+        self.reset()
+
+    def reset(self) -> NoReturn:
         linger = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         os.close(self.connection.detach())  # an orderly end would come before the reset
