@@ -4,6 +4,7 @@
 `steps_64`, or `steps` for both of its kind.
 """
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -84,6 +85,7 @@ def main(names: Sequence[str]) -> None:
         f"{'bench':24} {'value':>11} {'unit':14} {'baseline':>11} {'ratio':>7}  {'goal':>10}  note"
     )
     figures: list[Figure] = []
+    gc.freeze()  # as `shem` does
     began = time.perf_counter()
     for name in chosen(names):
         for figure in BENCHES[name]():

@@ -7,6 +7,7 @@ one ends in order the command goes on by itself, here or with the next one.
 """
 
 import functools
+import gc
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -90,6 +91,8 @@ class CommandLine:
         """
         if not create:
             self.require_store()
+
+        gc.freeze()  # modules and types: no round of the collector looks at them again
 
         async def opened() -> Answer:
             async with (

@@ -22,7 +22,7 @@ from executor.durable.definition import (
     Recorded,
     Written,
 )
-from executor.durable.effects import Effect
+from executor.durable.effects import Answered, Effect
 from executor.durable.function_type import WRITE_LOCAL
 from executor.errors import BadArguments, GuestError
 from executor.wasm.check import compile_canonical
@@ -271,7 +271,7 @@ def awaited_call(
                 return seen(state, answer, arguments)
         key = session.key_of(index, kind)
 
-        def answered(answer: object) -> tuple[Raw, object]:
+        def answered(answer: object) -> Answered:
             value = codec.checked(answer, function)
             response = codec.encode(value)
             check_weight([(codec.type, value)], response, "the answer takes", function)

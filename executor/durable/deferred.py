@@ -21,10 +21,10 @@ from enum import Enum
 from functools import partial
 from typing import Protocol
 
-from executor.durable.effects import Effect, EffectDone, Steps
+from executor.durable.effects import Effect, EffectDone, Failure, Steps
 from executor.durable.function_type import WRITE_REMOTE, may_repeat
 from executor.durable.modes import Modes
-from executor.durable.open_effects import AskedEffect, OpenEffects
+from executor.durable.open_effects import AskedEffect, CommitError, OpenEffects, Then
 from executor.durable.retrying import Retrying
 from executor.durable.signal import Signal
 from executor.errors import InternalError
@@ -33,7 +33,6 @@ from executor.replay.cursor import Cursor
 from executor.replay.resolution import Resolution, resolve
 from executor.wasm.host_function import LeaveGuest
 from oplog.entry import ABSENT, Cancelled, CompletionDelivered, CompletionDiscarded, End, Raw
-from oplog.errors import OplogError
 from oplog.writer import Writer
 
 
@@ -262,7 +261,7 @@ class DeferredCalls:
         `done` is called on the trio thread, not once the effect was stopped or the session left.
         """
 
-        def ended(answer: object, error: BaseException | None) -> Callable[[], None]:
+        def ended(answer: object, error: Failure) -> Then:
             return partial(done, answer, error)
 
         def refused(leave: LeaveGuest) -> None:
@@ -323,7 +322,7 @@ class DeferredCalls:
     def _perform(self, call: DeferredCall) -> None:
         session = self._session
 
-        def done(answer: object, error: BaseException | None) -> Callable[[], None]:
+        def done(answer: object, error: Failure) -> Then:
             call.error = error
             if error is None:
                 try:
@@ -343,7 +342,7 @@ class DeferredCalls:
             if call.function_type == WRITE_REMOTE:
                 session.effects.commit_soon()
 
-        def committed(error: OplogError | None) -> None:
+        def committed(error: CommitError) -> None:
             """A failure holds the worker, which hears of it by itself."""
             if error is None:
                 session.effects.post(show)

@@ -14,12 +14,15 @@ import trio
 
 from executor.durable.commit_soon import CommitSoon
 from executor.durable.inbox import Bell
+from oplog.entry import Raw
 from oplog.store import Writer
 
 RESTING_MAX: Final = 64
 """Tasks that are kept for when effects wait; more than so many at a time are rare."""
 
 Steps: TypeAlias = Coroutine[Any, Any, object]
+Answered: TypeAlias = tuple[Raw, object]
+"""The recorded response of a call, and the guest's value."""
 
 
 class Rest:
@@ -44,7 +47,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Perform = Callable[[Effect], Steps]
-EffectDone = Callable[[object, BaseException | None], None]
+Failure: TypeAlias = BaseException | None
+"""Of an effect. (The annotations of a nested function are evaluated whenever it is made: in what
+every call makes they are names.)"""
+EffectDone = Callable[[object, Failure], None]
 """Called once on the trio thread with the answer or the error; not at all if cancelled."""
 
 

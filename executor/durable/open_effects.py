@@ -8,11 +8,11 @@ on the committer's. What they share is guarded by the writer's lock.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import trio
 
-from executor.durable.effects import Effect, EffectHandle, EffectRunner
+from executor.durable.effects import Effect, EffectHandle, EffectRunner, Failure
 from executor.durable.function_type import WRITE_REMOTE
 from executor.durable.reasons import CommitFailed
 from executor.wasm.host_function import LeaveGuest
@@ -23,7 +23,9 @@ WRITES_AWAITED_MAX_S: Final = 5.0
 
 Defer = Callable[[Callable[[], None]], None]
 Post = Callable[..., None]
-Ended = Callable[[object, BaseException | None], Callable[[], None] | None]
+Then: TypeAlias = Callable[[], None]
+CommitError: TypeAlias = OplogError | None
+Ended = Callable[[object, Failure], Then | None]
 """Hears an effect's answer or error under the worker's lock; what it answers is called without."""
 
 
@@ -69,7 +71,7 @@ class OpenEffects:
         if once:
             self._once[asked] = once
 
-        def ended(answer: object, error: BaseException | None) -> None:
+        def ended(answer: object, error: Failure) -> None:
             with self._writer.lock:
                 self._forget(asked)
                 if self.closed or asked.dropped:
@@ -78,7 +80,7 @@ class OpenEffects:
             if then is not None:
                 then()
 
-        def committed(error: OplogError | None) -> None:
+        def committed(error: CommitError) -> None:
             if error is not None:
                 refused(LeaveGuest(CommitFailed(error)))
                 return
@@ -109,21 +111,26 @@ class OpenEffects:
     def drop(self, asked: AskedEffect) -> None:
         """The guest wants no answer any more. Under the worker's lock."""
         asked.dropped = True
-        self._forget(asked)
-        if asked.handle is not None:
-            self.post(asked.handle.cancel)
+        handle = self._forget(asked)
+        if handle is not None:
+            self.post(handle.cancel)
 
     def stop(self, asked: AskedEffect) -> None:
         """As `drop`, on the trio thread: the effect does nothing more."""
         with self._writer.lock:
             asked.dropped = True
-            self._forget(asked)
-        if asked.handle is not None:
-            asked.handle.cancel()
+            handle = self._forget(asked)
+        if handle is not None:
+            handle.cancel()
 
-    def _forget(self, asked: AskedEffect) -> None:
+    def _forget(self, asked: AskedEffect) -> EffectHandle | None:
+        """Its handle, which it lets go: they refer to each other, and only the collector would
+        find what every call leaves behind.
+        """
         self._asked.discard(asked)
         self._once.pop(asked, None)
+        handle, asked.handle = asked.handle, None
+        return handle
 
     def take_unbegun(self) -> list[int]:
         """Once the session is closed: the starts of the calls whose effect must not be repeated and

@@ -25,11 +25,11 @@ import trio
 
 from executor.durable.call_keys import CallKeys
 from executor.durable.deferred import DeferredCalls
-from executor.durable.effects import Effect, EffectRunner
+from executor.durable.effects import Answered, Effect, EffectRunner, Failure
 from executor.durable.function_type import READ_LOCAL, WRITE_REMOTE, may_repeat
 from executor.durable.inbox import setting
 from executor.durable.modes import Modes
-from executor.durable.open_effects import Defer, OpenEffects, Post
+from executor.durable.open_effects import CommitError, Defer, OpenEffects, Post, Then
 from executor.durable.reasons import (
     Closed,
     CommitFailed,
@@ -451,7 +451,7 @@ class DurableSession:
         self,
         index: int,
         effect: Effect,
-        answered: Callable[[object], tuple[Raw, object]],
+        answered: Callable[[object], Answered],
         pending: Any,
     ) -> None:
         """Performs the effect of the call at `index` and hands its answer to the waiting guest.
@@ -461,7 +461,7 @@ class DurableSession:
         start. Any failure goes to `pending.fail`.
         """
 
-        def done(answer: object, error: BaseException | None) -> Callable[[], None]:
+        def done(answer: object, error: Failure) -> Then:
             if error is not None:
                 return partial(pending.fail, error)
             if isinstance(answer, Leave):
@@ -483,7 +483,7 @@ class DurableSession:
             else:  # the guest must not see an answer whose loss would make the call uncertain
                 self.effects.commit(lambda error: answer_committed(error, value))
 
-        def answer_committed(error: OplogError | None, value: object) -> None:
+        def answer_committed(error: CommitError, value: object) -> None:
             if error is None:
                 pending.set(value)
             else:
