@@ -109,8 +109,7 @@ class Executor:
         bell = Bell()
         failure: Exception | None = None
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(inbox.run)
+            async with inbox.served() as nursery:
                 effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
                 revisions = Revisions(directory, engine, INTERFACES, bound_functions(host))
                 http = HttpClient(nursery)
@@ -134,7 +133,6 @@ class Executor:
                     with trio.CancelScope(shield=True):
                         await shem._workers.close(writes_awaited_s=awaited_s)
                     http.close()
-                    inbox.stop()
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):

@@ -7,8 +7,8 @@ listens to, in about half the time.
 
 import os
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
@@ -67,6 +67,19 @@ class Inbox:
         if not self._closed:
             self._bell.ring()
 
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[trio.Nursery]:
+        """A nursery in which the calls are made until the block ends, in whatever way: also while
+        its other tasks are cancelled, and whatever interrupts the block.
+        """
+        async with trio.open_nursery() as nursery:
+            try:
+                nursery.start_soon(self.run)
+                yield nursery
+            finally:
+                self.stop()
+
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         calls = self._calls
         with self._scope:

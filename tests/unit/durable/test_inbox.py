@@ -1,11 +1,13 @@
 """The inbox makes the calls of other threads until it is stopped, cancelled or not."""
 
+import signal
 import threading
 
 import pytest
 import trio
 import trio.testing
 
+from executor.cli.output import leaf_error
 from executor.durable.inbox import Inbox, setting
 
 
@@ -81,3 +83,43 @@ def test_an_event_is_set_from_any_thread_and_nothing_happens_once_trio_has_ended
 
     late = trio.run(waiting)
     late()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_whatever_interrupts_the_block_that_is_served_ends_it_and_its_tasks(inbox, error):
+    """A Ctrl-C may come between any two steps of an opening."""
+
+    async def case():
+        posted = trio.Event()
+        with trio.fail_after(30):
+            async with inbox.served() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                inbox.post(posted.set)
+                await posted.wait()
+                raise error
+
+    with pytest.raises(BaseException) as raised:
+        trio.run(case)
+    assert isinstance(leaf_error(raised.value), error)
+
+
+def test_a_ctrl_c_does_not_end_who_makes_the_calls(inbox):
+    """It is for the task that opened; the calls that its leaving waits for are made."""
+    made = []
+
+    async def case():
+        left = trio.Event()
+        async with inbox.served():
+            inbox.post(signal.raise_signal, signal.SIGINT)
+            try:
+                await trio.sleep_forever()
+            finally:
+                inbox.post(left.set)
+                with trio.move_on_after(30, shield=True):
+                    await left.wait()
+                    made.append("left")
+
+    with pytest.raises(BaseException) as raised:
+        trio.run(case)
+    assert isinstance(leaf_error(raised.value), KeyboardInterrupt)
+    assert made == ["left"]
