@@ -37,7 +37,7 @@ NAME_KEY_BYTES_MAX: Final = 400
 """Of a name that is a row's key as it is."""
 DIGEST_BYTES: Final = 16
 ROWS_AT_ONCE: Final = 100
-"""More are not read on the trio thread."""
+"""More are read neither on the trio thread nor on a lane."""
 TABLE: Final = "keyvalue"
 USED_ROW: Final = b"u" + ENVIRONMENT.encode()
 

@@ -12,8 +12,8 @@ from executor.host.held import Held, HeldValue
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
 from executor.host.wasi.keyvalue_values import Body, BodyInput, BodyOutput
-from executor.host.wasi.store_rows import caller, drop_value, read_row, write_row
-from executor.services.environment import VALUE_BYTES_MAX, Refused
+from executor.host.wasi.store_rows import caller, drop_value, many_row, read_row, write_row
+from executor.services.environment import ROWS_AT_ONCE, VALUE_BYTES_MAX, Refused
 from executor.wasm.values import Err, Ok
 
 U64_MAX: Final = 2**64 - 1
@@ -99,6 +99,15 @@ def get_many(state: HostState, bucket: int, keys: list[str]) -> list[bytes | Non
 
 def all_keys(state: HostState, bucket: int) -> list[str]:
     return state.stores.keyvalue.all_keys(named(state, bucket))
+
+
+def few_keys(_state: HostState, _bucket: int, keys: list[str]) -> bool:
+    return len(keys) <= ROWS_AT_ONCE
+
+
+def has_few_keys(state: HostState, bucket: int) -> bool:
+    found = state.stores.keyvalue.list_keys(named(state, bucket), limit=ROWS_AT_ONCE)
+    return not found.more
 
 
 async def set_one(state: HostState, bucket: int, key: str, value: int) -> None:
@@ -274,13 +283,14 @@ BATCH: Final = over_buckets(
     delete-many: func(bucket: borrow<bucket>, keys: list<key>) -> result<_, error>;
     """,
     [
-        read_row(
+        many_row(
             "get-many",
             get_many,
+            few_keys,
             "list<option<list<u8>>>",
             observe_values,
         ),
-        read_row("keys", all_keys, "list<string>", observed),
+        many_row("keys", all_keys, has_few_keys, "list<string>", observed),
         write_row("set-many", set_all, "_", observed),
         write_row("delete-many", delete_all, "_", observed),
     ],

@@ -22,6 +22,7 @@ from executor.host.wasi.keyvalue import (
     delete_all,
     delete_one,
     exists,
+    few_keys,
     get,
     get_many,
     increment,
@@ -29,7 +30,7 @@ from executor.host.wasi.keyvalue import (
     open_bucket,
     put,
 )
-from executor.host.wasi.store_rows import caller, drop_value, read_row, write_row
+from executor.host.wasi.store_rows import caller, drop_value, many_row, read_row, write_row
 from executor.services.environment import Refused
 from executor.services.keyvalue import Seen
 from executor.wasm.values import Err, Ok, Variant
@@ -169,7 +170,9 @@ def batch(of: InterfaceTable) -> InterfaceTable:
         delete-many: func(bucket: borrow<bucket>, keys: list<string>) -> result<_, error>;
         """,
         [
-            read_row("get-many", read_pairs, "list<option<tuple<string, list<u8>>>>", observed),
+            many_row(
+                "get-many", read_pairs, few_keys, "list<option<tuple<string, list<u8>>>>", observed
+            ),
             write_row("set-many", set_all, "_", observed),
             write_row("delete-many", delete_all, "_", observed),
         ],

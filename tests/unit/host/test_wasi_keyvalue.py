@@ -1,9 +1,12 @@
 """`wasi:keyvalue`, version by version; every guest is replayed when its test ends."""
 
+import threading
+
 import pytest
 
 from executor.services.environment import VALUE_BYTES_MAX, StoreLimits
 from executor.wasm.values import Variant
+from oplog.memory_engine import MemoryEngine
 from tests.support.stores import memory_stores
 
 TYPES = "wasi:keyvalue/types"
@@ -84,6 +87,33 @@ def test_many_values_are_set_got_listed_and_deleted_together(guest):
         b"2",
     ]
     assert guest.ok(f"{BATCH}.keys", bucket_of(guest, "other")) == []
+
+
+def test_many_keys_are_not_read_on_the_guests_lane(make_guest):
+    """Each function of the versions that reads many: few in place, many in a thread."""
+    threads = {}
+
+    class ReadOn(MemoryEngine):
+        def read_row(self, table, key):
+            threads.setdefault(key[:1], set()).add(threading.get_ident())
+            return super().read_row(table, key)
+
+        def read_rows(self, *arguments, limit=1_000, **more):
+            threads.setdefault(limit > 1_000, set()).add(threading.get_ident())
+            return super().read_rows(*arguments, limit=limit, **more)
+
+    guest = make_guest(stores=memory_stores(ReadOn()))
+    here = {threading.get_ident()}
+    bucket = bucket_of(guest)
+    for count in (3, 300):
+        names = [f"k{number:03}" for number in range(count)]
+        guest.ok(f"{BATCH}.set-many", bucket, [(name, outgoing(guest, b"1")) for name in names])
+        threads.clear()
+        assert guest.ok(f"{BATCH}.keys", bucket) == names
+        assert (threads[True] == here) == (count == 3)
+        found = guest.ok(f"{BATCH}.get-many", bucket, names)
+        assert [consumed(guest, value) for value in found] == [b"1"] * count
+        assert (threads[b"v"] == here) == (count == 3)
 
 
 def test_numbers_are_incremented_and_compared(guest):
