@@ -67,6 +67,15 @@ class Session(Protocol):
     async def commit(self) -> None: ...
 
 
+Due = tuple[int, int]
+"""Wall time of the next attempt, and how long before it the last one failed; in ns."""
+
+
+def at_once(_index: int) -> Due:
+    """Nothing has failed yet."""
+    return 0, 0
+
+
 def always() -> bool:
     """The guest waits in the call."""
     return True
@@ -75,10 +84,17 @@ def always() -> bool:
 class Retrying:
     """Of one session."""
 
-    def __init__(self, session: Session, sources: Sources, attempts: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        sources: Sources,
+        attempts: Callable[[int], int],
+        due: Callable[[int], Due] = at_once,
+    ) -> None:
         self._session = session
         self._sources = sources
         self._attempts = attempts
+        self._due = due
         self.rules = RetryRules()
         """The worker's, from its creation on."""
 
@@ -99,7 +115,14 @@ class Retrying:
         here = repeatable and start_index != 0 and not modes.begin
         rest = Rest()
 
+        async def wait(delay_ns: int) -> None:
+            rest.active = True
+            await self._sources.sleep_until(self._sources.monotonic_ns() + delay_ns)
+            rest.active = False
+
         async def run() -> object:
+            if (left_ns := self._left_ns(start_index)) > 0:  # it failed in an earlier instance
+                await wait(left_ns)
             while True:
                 try:
                     return await effect.run()
@@ -112,12 +135,16 @@ class Retrying:
                         return failure.answer
                     if delay_s is None or delay_s > DELAY_MAX_S:
                         raise
-                rest.active = True
-                wait_ns = int(delay_s * NS_PER_S)
-                await self._sources.sleep_until(self._sources.monotonic_ns() + wait_ns)
-                rest.active = False
+                await wait(int(delay_s * NS_PER_S))
 
         return replace(effect, run=run, rest=rest)
+
+    def _left_ns(self, start_index: int) -> int:
+        """How long the next attempt has to wait, at most the policy's delay: a wall clock that was
+        set back does not hold it up.
+        """
+        due_at, delay_ns = self._due(start_index)
+        return due_at and min(due_at - self._sources.wall_ns(), delay_ns)
 
     def chosen(self, failure: TransientError) -> Chosen:
         """What decides about a failure that left the guest; a trap is of no function."""

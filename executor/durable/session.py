@@ -18,18 +18,17 @@ the committer's. What they share is guarded by the writer's lock.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
-import msgspec
 import trio
 
 from executor.durable.call_keys import CallKeys
 from executor.durable.deferred import DeferredCalls
-from executor.durable.effects import Answered, Effect, EffectRunner, Failure
+from executor.durable.effects import Answered, Effect, Failure
 from executor.durable.function_type import READ_LOCAL, WRITE_REMOTE, may_repeat
 from executor.durable.inbox import setting
 from executor.durable.modes import Modes
-from executor.durable.open_effects import CommitError, Defer, OpenEffects, Post, Then
+from executor.durable.open_effects import CommitError, OpenEffects, Then
 from executor.durable.reasons import (
     Closed,
     CommitFailed,
@@ -40,6 +39,7 @@ from executor.durable.reasons import (
     Unsure,
 )
 from executor.durable.retrying import Retrying
+from executor.durable.session_world import SessionWorld
 from executor.durable.trace import Trace
 from executor.errors import Divergence, GuestError, InternalError
 from executor.replay.claims import (
@@ -52,7 +52,6 @@ from executor.replay.claims import (
 )
 from executor.replay.cursor import Cursor
 from executor.replay.phases import Phase, PhaseEvent, next_phase
-from executor.sources import Sources
 from executor.wasm.host_function import LeaveGuest
 from oplog.entry import (
     Cancelled,
@@ -60,7 +59,6 @@ from oplog.entry import (
     CompletionDiscarded,
     Decision,
     End,
-    Entry,
     InvocationStarted,
     Log,
     Outcome,
@@ -74,40 +72,6 @@ Terminal = tuple[int, Raw | None]
 """(index of the recorded start or 0, recorded response or None)."""
 
 
-class Listener(Protocol):
-    """What the worker hears from its session. All calls are quick and never block."""
-
-    def on_live(self) -> None:
-        """Live was published; under the worker's lock."""
-
-    def on_target(self) -> None:
-        """A session that may not go live has no history left: the guest is to be left."""
-
-    def on_full(self) -> None:
-        """Too much of the worker waits to become durable: the guest is to wait as well."""
-
-    def on_output(self, line: Log) -> None:
-        """A line of output was appended and is not yet committed; on the lane, under the worker's
-        lock.
-        """
-
-
-class SessionWorld(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session uses of the executor around it."""
-
-    effects: EffectRunner
-    listener: Listener
-    sources: Sources
-    append: Callable[[Entry], int]
-    """Orders an entry that the worker's status folds."""
-    attempts: Callable[[int], int]
-    """Failed attempts that are counted by the entry of this index; under the worker's lock."""
-    defer: Defer
-    """Has something run when the guest's lane has nothing else to do; on that lane."""
-    post: Post
-    """Has something called on the trio thread, with arguments."""
-
-
 class DurableSession:
     def __init__(self, *, worker: str, writer: Writer, cursor: Cursor, world: SessionWorld) -> None:
         self.worker = worker
@@ -119,7 +83,7 @@ class DurableSession:
         self.listener = world.listener
         self.wall_ns = world.sources.wall_ns
         self.append = world.append
-        self.retrying = Retrying(self, world.sources, world.attempts)
+        self.retrying = Retrying(self, world.sources, world.attempts, world.due)
         self.defer = world.defer
         self.phase = Phase.REPLAYING
         self.live = False

@@ -7,7 +7,9 @@ import trio
 from executor.durable.reasons import ReachedTarget
 from executor.durable.retry import policy_of
 from executor.durable.retry_rules import RetryRules
-from executor.durable.session import DurableSession, SessionWorld
+from executor.durable.retrying import Due
+from executor.durable.session import DurableSession
+from executor.durable.session_world import SessionWorld
 from executor.host.connections import Outside
 from executor.host.state import HostState, WorkerIdentity
 from executor.replay.cursor import Cursor
@@ -114,9 +116,24 @@ def session_world(worker: Worker, listener: "WorldListener", lane: Lane) -> Sess
         sources=services.sources,
         append=worker.append,
         attempts=lambda index: worker.status.attempts.get(index, 0),
+        due=due_attempts(worker),
         defer=lane.defer,
         post=services.inbox.post,
     )
+
+
+def due_attempts(worker: Worker) -> Callable[[int], Due]:
+    """When what has failed is tried again; at once where the loop has waited before the instance
+    was made.
+    """
+    status = worker.status
+    waited = (status.retry_at, status.retry_delay) if status.state == "retrying" else (0, 0)
+
+    def due(index: int) -> Due:
+        found = worker.status.due.get(index, (0, 0))
+        return (0, 0) if found == waited else found
+
+    return due
 
 
 async def rebuild(resident: Resident) -> Replayed:

@@ -108,6 +108,8 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     attempts: dict[int, int] = {}
     """Failed attempts by `retry_from`, of what may fail again; a jump does not reset them, a new
     invocation does."""
+    due: dict[int, tuple[int, int]] = {}
+    """When each of those is followed by another: wall time, and the delay in nanoseconds."""
     retries: int = 0
     """Failed attempts of the current invocation, or of the last one."""
     retry_at: int = 0
@@ -159,6 +161,7 @@ def fold(status: Status, index: int, entry: Entry) -> Change | None:
             status.pending -= 1
             status.state = "running"
             status.attempts = {}
+            status.due = {}
             status.retries = 0
             status.retry_at = 0
             status.marked = False
@@ -222,6 +225,9 @@ def fold_error(status: Status, entry: Error) -> None:
         for index, count in status.attempts.items()
         if index == invocation or index >= entry.oldest_open
     } | {entry.retry_from: attempts}
+    status.due = {index: due for index, due in status.due.items() if index in status.attempts}
+    if entry.retry_at is not None:
+        status.due[entry.retry_from] = entry.retry_at, entry.retry_at - entry.at
     status.retries += 1
     status.last_error = Failure(kind=entry.kind, message=entry.details)
     if entry.retry_at is not None:
@@ -267,6 +273,7 @@ class RevertedFold:
         """The status; `cuts` as above, now that the revert's own index is known."""
         self.status.cuts = cuts
         self.status.attempts = {}
+        self.status.due = {}
         self.status.retries = 0
         return self.status
 

@@ -1,15 +1,20 @@
 """Requests that are tried again: which failures and statuses, how often, and over crashes."""
 
 import threading
+import time
 
 import pytest
+import trio
 from trio.testing import trio_test
 
+from executor import host_function
 from executor.durable.deferred_function import DeferredFunction
 from executor.durable.retry import RetryPolicy, TransientAnswer, TransientError
 from executor.durable.retry_rules import RetryRule, RetryRules, recorded_retry_rules
 from executor.wasm.values import Variant
 from oplog.entry import Cancelled, End, Error, InvocationFinished, Start
+from tests.support import guests
+from tests.support.executors import LastingEngine, kinds, opened, until
 from tests.support.http_guest import Client
 from tests.support.http_server import closed_port, http_server
 from tests.support.python_guest import BEGIN, world
@@ -171,3 +176,37 @@ async def test_attempts_are_counted_over_a_crash_at_every_entry():
                 asked = len(server.requests) - before
                 assert asked == (0 if ended else left), f"the first {kept} entries"
         assert len(server.counts()) == 1
+
+
+@trio_test
+async def test_a_request_keeps_its_delay_over_a_crash_whatever_another_one_comes_to():
+    arrived = []
+    counted = threading.Event()
+
+    def otherwise(request):
+        arrived.append((request.path, time.monotonic()))
+        assert request.path == "/0" or counted.wait(30)
+        busy = request.path == "/0" and [path for path, _ in arrived].count("/0") == 1
+        return 503 if busy else 200, b"", {}
+
+    @host_function("demo:poster/peer", "ask: func(n: u32) -> u32", type="read-local")
+    def ask(_call, n):
+        return n
+
+    rule = RetryRule(
+        name="busy", statuses=(503,), policy=RetryPolicy(min_delay_s=1.5, max_delay_s=1.5)
+    )
+    engine = LastingEngine()
+    with http_server(otherwise) as server, trio.fail_after(30):
+        async with opened(engine, host=[ask]) as shem:
+            wasm = guests.poster_component()
+            await shem.deploy(wasm, name="poster", allow_net=["127.0.0.1"], retry=[rule])
+            await shem.submit("poster/w", "run", [server.authority, "P0P1A1A0"], key="k")
+            await until(lambda: Error in kinds(engine, "poster/w"))
+            counted.set()
+            await until(lambda: End in kinds(engine, "poster/w"))
+            assert (await shem.worker("poster/w")).status == "running"
+            assert (await shem.crash("poster/w")).divergence is None
+            assert (await shem.wait("poster/w", "k")).value == "200 200 "
+    first, again = (at for path, at in arrived if path == "/0")
+    assert again - first >= 1.4

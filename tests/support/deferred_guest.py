@@ -11,7 +11,8 @@ from typing import NamedTuple
 from executor.durable.deferred import CallState
 from executor.durable.deferred_function import DeferredFunction
 from executor.durable.definition import NOT_READY
-from executor.durable.session import DurableSession, SessionWorld
+from executor.durable.session import DurableSession
+from executor.durable.session_world import SessionWorld
 from executor.replay.cursor import Cursor
 from executor.replay.regions import Regions
 from oplog.codec import decode_entry, encode_value

@@ -17,7 +17,8 @@ from executor.durable.call import host_function
 from executor.durable.effects import TrioEffects, perform_effect
 from executor.durable.inbox import Bell, Inbox
 from executor.durable.retry_rules import RetryRules
-from executor.durable.session import DurableSession, SessionWorld
+from executor.durable.session import DurableSession
+from executor.durable.session_world import SessionWorld
 from executor.host import INTERFACES
 from executor.host.connections import Outside
 from executor.host.state import HostState

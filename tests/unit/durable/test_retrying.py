@@ -306,3 +306,20 @@ async def test_between_attempts_nothing_is_under_way():
         assert effect.rest.active
         gate.set()
     assert not effect.rest.active
+
+
+@pytest.mark.parametrize(("left_s", "waited_s"), [(2, 2), (9, 5), (0, 0), (-1, 0)])
+@trio.testing.trio_test
+async def test_what_failed_in_an_earlier_instance_waits_for_what_is_left_of_its_delay(
+    left_s, waited_s
+):
+    world = World()
+    began = world.sources.monotonic_ns()
+    due = {7: (world.sources.wall_ns() + left_s * SECOND_NS, 5 * SECOND_NS)}
+    world.retrying = Retrying(
+        world.session, world.sources, world.session.attempts, lambda index: due.get(index, (0, 0))
+    )
+    assert await world.run() == "answer"
+    assert world.sources.monotonic_ns() - began == waited_s * SECOND_NS
+    assert await world.run(start_index=8) == "answer"
+    assert world.sources.monotonic_ns() - began == waited_s * SECOND_NS
