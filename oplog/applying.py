@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from oplog.engine import Batch, BatchRefusedError, decided_rows, first_entries
+from oplog.errors import OplogCorruptError
 from oplog.keys import entry_key, last_key, split_entry_key
 from oplog.payload import all_references, stored_references
 
@@ -133,9 +134,17 @@ class Applying:
 
 
 def last_index(cursor: Any, worker_id: bytes) -> int:
-    """Index of the worker's last entry, by a cursor of the oplog, which it moves."""
+    """Index of the worker's last entry, by a cursor of the oplog, which it moves.
+
+    Raises: OplogCorruptError.
+    """
     found = cursor.set_range(last_key(worker_id))
     if not (cursor.prev() if found else cursor.last()):
         return 0
-    owner, index = split_entry_key(bytes(cursor.key()))
+    try:
+        owner, index = split_entry_key(bytes(cursor.key()))
+    except ValueError as error:
+        raise OplogCorruptError(
+            f"the oplog of worker {worker_id.hex()} is damaged: {error}"
+        ) from error
     return index if owner == worker_id else 0

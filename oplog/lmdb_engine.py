@@ -82,13 +82,15 @@ TAILS_MAX: Final = 10_000
 """Workers whose last index is remembered, so that it need not be looked up at their next commit."""
 
 DAMAGE: Final = (
+    lmdb.BadDbiError,
+    lmdb.BadTxnError,
     lmdb.CorruptedError,
     lmdb.IncompatibleError,
     lmdb.InvalidError,
     lmdb.PageNotFoundError,
     lmdb.VersionMismatchError,
 )
-"""What LMDB says of pages that cannot be as it wrote them."""
+"""What LMDB says of pages that cannot be as it wrote them, and of a transaction that met one."""
 _DATABASES: Final = (OPLOG, PAYLOADS, COUNTS, *TABLES)
 
 
@@ -191,13 +193,22 @@ class LmdbEngine(Engine):
 
     def _checked_meta(self, transaction: lmdb.Transaction) -> lmdb._Database:
         """The meta database. Raises: OplogFormatError if it is of another format, or there is
-        none.
+        none; OplogCorruptError if there is none beside databases of a store, or it holds no format.
         """
-        version = None
+        version = b""
         with suppress(lmdb.NotFoundError):
             meta = self._environment.open_db(b"meta", txn=transaction, create=False)
-            version = transaction.get(b"format", db=meta)
-        if version is None:
+            version = bytes(transaction.get(b"format", b"", db=meta))
+        if not version.isdigit() and (
+            any(transaction.get(name.encode()) for name in _DATABASES)
+            or transaction.cursor().first() != (self._environment.stat()["entries"] > 0)
+        ):
+            raise OplogCorruptError(
+                "the store is damaged: it does not say of which format it is",
+                where=str(self.path),
+                hint=RESTORE,
+            )
+        if not version:
             raise OplogFormatError(
                 "here is an LMDB file that is not a store of Shem",
                 where=str(self.path),
@@ -205,8 +216,7 @@ class LmdbEngine(Engine):
             )
         if version != b"%d" % FORMAT:
             raise OplogFormatError(
-                f"the store was written by format {bytes(version).decode(errors='replace')}, this"
-                f" Shem reads {FORMAT}",
+                f"the store was written by format {version.decode()}, this Shem reads {FORMAT}",
                 where=str(self.path),
                 hint="use the version of Shem that wrote it",
             )

@@ -48,8 +48,9 @@ class StoreLock:
             try:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
+                what = f"{path.name} cannot be opened for writing"
                 hint = "name a directory in which files can be made"
-                raise refusal(f"{path.name} cannot be made", error, directory, hint) from error
+                raise refusal(what, error, directory, hint) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_same_file(path, descriptor):

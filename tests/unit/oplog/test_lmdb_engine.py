@@ -147,6 +147,23 @@ def test_a_missing_entry_is_noticed(path):
     engine.close()
 
 
+def test_a_key_that_is_damaged_is_told_and_nothing_else_fails(path):
+    engine = LmdbEngine.open(path)
+    assert engine.write([Batch(entries=[(A, 1, ENTRY)])]) == [None]
+    engine.close()
+    with raw_environment(path) as environment:
+        oplog = environment.open_db(b"oplog")
+        with environment.begin(write=True) as transaction:
+            transaction.put(B + b"short", ENTRY, db=oplog)
+    engine = LmdbEngine.open(path)
+    assert engine.last_index(A) == 1
+    with pytest.raises(
+        OplogCorruptError, match=f"the oplog of worker {B.hex()} is damaged: the key"
+    ):
+        engine.last_index(B)
+    engine.close()
+
+
 def test_a_damaged_payload_is_not_handed_out(path):
     content = bytes(70_000)
     short, payloads = split_payloads(End(at=1, start_index=1, response=Raw(content)))

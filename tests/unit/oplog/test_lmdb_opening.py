@@ -76,6 +76,23 @@ def test_an_lmdb_file_of_somebody_else_is_refused_and_left_as_it_is(path):
     assert (path / "data.mdb").read_bytes() == before
 
 
+@pytest.mark.parametrize("version", [None, b"\xb1"], ids=["lost", "flipped"])
+def test_a_store_that_does_not_say_its_format_is_damaged_and_not_somebody_elses(path, version):
+    LmdbEngine.open(path).close()
+    with raw_environment(path) as environment:
+        meta = environment.open_db(b"meta")
+        with environment.begin(write=True) as transaction:
+            if version is None:
+                transaction.drop(meta)
+            else:
+                transaction.put(b"format", version, db=meta)
+    for readonly in (False, True):
+        with pytest.raises(
+            OplogCorruptError, match=r"does not say of which format it is: .*: rest"
+        ):
+            LmdbEngine.open(path, readonly=readonly)
+
+
 def test_a_file_that_is_not_lmdb_is_called_damaged(path):
     path.mkdir()
     (path / "data.mdb").write_bytes(b"not a database " * 1000)
@@ -184,7 +201,10 @@ def test_a_store_is_not_made_where_its_parent_is_missing(tmp_path):
         ("/dev/null", "there cannot be a store: it is no directory: /dev/null: name a directory"),
         ("file/store", "the store cannot be made: Not a directory: .*file/store: see that .*file"),
         ("x" * 300, "the store cannot be made: File name too long: "),
-        ("/proc/self", "executor.lock cannot be made: No such file or directory: /proc/self: name"),
+        (
+            "/proc/self",
+            "executor.lock cannot be opened for writing: No such file or .*: /proc/self: name",
+        ),
     ],
 )
 def test_a_place_where_no_store_can_be_is_named_with_what_to_do(tmp_path, name, says):
