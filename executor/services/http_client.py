@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import trio
 
 from executor.durable.signal import Signal
+from executor.services.descriptors import descriptors_for_guests
 from executor.services.egress import EgressPolicy
 from executor.services.http_client_connect import Connected, connect, tls_context
 from executor.services.http_client_errors import failure
@@ -27,7 +28,8 @@ from executor.services.http_client_types import (
 )
 
 CONNECTIONS_MAX: Final = 1_024
-"""Of all workers; a request that finds none free waits for one, in its time to connect."""
+"""Of all workers, if the process may open so many; a request that finds none free waits for one, in
+its time to connect."""
 IDLE_MAX: Final = 64
 """Kept for one origin."""
 IDLE_S: Final = 30.0
@@ -50,8 +52,14 @@ class Kept(NamedTuple):
 class HttpClient:
     """Made by the executor, in whose nursery its tasks run; `close` ends it."""
 
-    def __init__(self, nursery: trio.Nursery, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        context: ssl.SSLContext | None = None,
+        connections_max: int | None = None,
+    ) -> None:
         """`context` is that of TLS; by default one that trusts what the machine trusts."""
+        self.connections_max = connections_max or descriptors_for_guests(CONNECTIONS_MAX)
         self._nursery = nursery
         self._context = context
         self._open: set[ConnectionOne | ConnectionTwo] = set()
@@ -224,11 +232,12 @@ class HttpClient:
 
     async def _wait_for_room(self, request: HttpRequest) -> None:
         """Until one more connection may be made. Raises: HttpFailure."""
+        most = self.connections_max
         with trio.move_on_after(request.timeouts.connect_s):
-            while len(self._open) + self._connecting >= CONNECTIONS_MAX and not self._drop_idle():
+            while len(self._open) + self._connecting >= most and not self._drop_idle():
                 await self._freed.wait()
             return
-        text = f"{request.host}:{request.port}: {CONNECTIONS_MAX} connections are open, the limit"
+        text = f"{request.host}:{request.port}: {most} connections are open, the limit"
         raise failure("connection-limit-reached", text)
 
 

@@ -6,7 +6,6 @@ but for what says otherwise.
 """
 
 import errno
-import resource
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -15,11 +14,10 @@ from typing import Final
 import msgspec
 import trio
 
+from executor.services.descriptors import descriptors_for_guests
 from executor.services.egress import ascii_name
 
 OPEN_MAX: Final = 16_384
-DESCRIPTORS_SHARE: Final = 4
-"""Guests' sockets take at most one part in so many of what the process may open."""
 
 SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 """As the system has it: address and port, with IPv6 also flow and scope."""
@@ -87,7 +85,7 @@ class Sockets:
         """`post` has something called on the trio thread; any thread."""
         self.post = post
         self._nursery = nursery
-        self._open_max = open_max_here() if open_max is None else open_max
+        self._open_max = descriptors_for_guests(OPEN_MAX) if open_max is None else open_max
         self._open: set[socket.socket] = set()
 
     def open(self, family: int, kind: int) -> socket.socket:
@@ -125,13 +123,6 @@ class Sockets:
 
         self._nursery.start_soon(task)
         return scope
-
-
-def open_max_here() -> int:
-    """What the limits of this process leave to guests."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    descriptors = OPEN_MAX * DESCRIPTORS_SHARE if soft == resource.RLIM_INFINITY else soft
-    return min(OPEN_MAX, descriptors // DESCRIPTORS_SHARE)
 
 
 def set_option(opened: socket.socket, name: str, value: int) -> None:

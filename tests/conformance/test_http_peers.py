@@ -149,6 +149,24 @@ async def test_a_guest_gets_the_code_of_each_failure_and_the_same_in_replay(name
         assert plain.requests == []
 
 
+@trio_test
+async def test_requests_that_find_no_free_connection_wait_for_one_and_are_answered():
+    def program(guest):
+        client = Client(guest, server.authority)
+        futures = [client.get("/chunks/1/20") for _ in range(10)]
+        guest.tell([client.answer(future) for future in futures])
+
+    with http_server() as server:
+        async with world() as around:
+            around.http = HttpClient(around.nursery, connections_max=2)
+            live = await around.run(program)
+            assert live.trace == [[(200, b"chunk-0\n")] * 10]
+            again = await around.run(program, live.entries[:8])
+            assert again.trace == live.trace
+            around.http.close()
+        assert len(server.counts()) == 10
+
+
 def held_objects():
     """How many there are of each of the executor's own classes."""
     gc.collect()

@@ -212,6 +212,25 @@ def a_place_that_it_may_not_reach(client):
     yield client.answer(client.get("/"))
 
 
+@program(b"".join(b"chunk-%d\n" % n for n in range(3)))
+def a_body_that_is_waited_for_beside_a_timer(client):
+    """The timer wins, or the body, as it happens."""
+    guest = client.guest
+    _, stream = client.stream(client.response(client.get("/chunks/3/12")))
+    coming = guest.call(f"{STREAMS}.[method]input-stream.subscribe", stream)
+    content = b""
+    while True:
+        timer = guest.call("wasi:clocks/monotonic-clock.subscribe-duration", 5_000_000)
+        ready = guest.call("wasi:io/poll.poll", [timer, coming])
+        guest.drop("wasi:io/poll.pollable", timer)
+        if 1 in ready:
+            piece = client.read(stream, function="read")
+            if piece is None:
+                break
+            content += piece
+    yield content
+
+
 @program(True, (200, b"content"), (200, b"content"), (404, b"not found"))
 def writes_of_which_only_some_may_be_repeated(client):
     """Idempotence mode is off, and PUT and DELETE are repeatable whatever the mode."""

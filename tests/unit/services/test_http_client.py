@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import trio_test
 
-from executor.services import http_client, http_client_connect
+from executor.services import http_client_connect
 from executor.services.egress import EgressPolicy
 from executor.services.http_client import HttpClient
 from executor.services.http_client_types import (
@@ -162,7 +162,7 @@ async def stays_away(*_):
 async def test_it_connects_in_time_or_says_so(monkeypatch):
     with http_server() as server:
         async with running() as client:
-            monkeypatch.setattr(http_client, "CONNECTIONS_MAX", 1)
+            client.connections_max = 1
             exchange = await client.begin(asking(server, "/hang"), LOOPBACK)
             with failing("connection-limit-reached"):
                 hasty = Timeouts(connect_s=0.05)
@@ -175,7 +175,7 @@ async def test_it_connects_in_time_or_says_so(monkeypatch):
             with http_server() as other:
                 assert (await answer(client, asking(other, "/text/b")))[2] == b"b"
             monkeypatch.setattr(http_client_connect, "connected", stays_away)
-            monkeypatch.setattr(http_client, "CONNECTIONS_MAX", 10)
+            client.connections_max = 10
             with failing("connection-timeout"):
                 await answer(client, asking(server, "/", timeouts=Timeouts(connect_s=0.05)))
 
