@@ -186,3 +186,4 @@ def test_who_follows_a_poll_loop_sees_it_interrupted_and_does_not_resume_it(
             read_until(each, "Received first", "Poll loop finished", '"invocation-finished"')
         assert terminals.shem(*invoked).json["status"] == "completed"
         assert terminals.status(worker) == "idle"
+        assert terminals.shem("replay", worker, "--json").json["divergence"] is None

@@ -54,3 +54,4 @@ async def test_a_worker_that_waits_for_a_promise_outlives_the_executor(tmp_path:
         again = await shem.submit(guest.worker, f"{API}.{{await}}", [promise], key="wait")
         assert again.deduplicated
         assert (await shem.wait(guest.worker, "wait")).value == b"done"
+        assert (await shem.replay(guest.worker)).divergence is None

@@ -18,6 +18,7 @@ from executor.executor import Executor
 from executor.wasm.values import Variant
 from executor.worker.reader import StoreReader
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
+from tests.support.http_server import http_server
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
@@ -68,11 +69,25 @@ async def test_what_is_not_offered_yet_says_so(tmp_path: Path, mode: str) -> Non
         "worker-name": "other",
     }
     async with deployed(tmp_path, "runtime-service") as shem:
-        for name, arguments in (("update-worker", [worker_id, 1, "automatic"]),):
-            worker = f"runtime-service/{name}"
-            with pytest.raises(LimitError, match=f"{name} is not offered yet"):
-                await shem.invoke(worker, name, arguments)
+        with pytest.raises(LimitError, match="update-worker is not offered yet"):
+            await shem.invoke(RUNTIME, "update-worker", [worker_id, 1, "automatic"])
+        await rebuilt(shem, RUNTIME, mode)
+
+
+@trio_test
+async def test_a_guest_that_forks_hears_that_it_cannot_and_what_it_did_before_stays(
+    tmp_path: Path, mode: str
+) -> None:
+    with http_server(lambda _request: (200, b'"part 1"', {})) as server:
+        worker = "golem-rust-tests/w"
+        async with deployed(tmp_path, "golem-rust-tests") as shem:
+            with pytest.raises(LimitError, match="fork is not offered yet"):
+                await shem.invoke(
+                    worker, "fork-test", ["a"], key="k", env={"PORT": str(server.port)}
+                )
             await rebuilt(shem, worker, mode)
+            assert (await shem.wait(worker, "k")).stdout.endswith('Received "part 1"\n')
+        assert [request.path for request in server.requests] == ["/fork-test/step1/w/a"]
 
 
 @trio_test

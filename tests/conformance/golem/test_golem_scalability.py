@@ -85,3 +85,4 @@ async def test_workers_with_much_memory_all_end(
         await deployed(shem, name, "w", "live")
         workers = [f"{name}/{number}" for number in range(count)]
         assert await each(shem, workers, "run") == [value] * count
+        assert (await shem.replay(workers[-1])).divergence is None

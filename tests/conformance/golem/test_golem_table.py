@@ -7,7 +7,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"\| (?P<behaviour>.*?) \| (?P<how>[a-z: ]+?) \|(?P<where>.*)\|")
 HOWS = ("yes", "own", "other")
-WHYS = ("calls", "updates", "snapshots", "ephemeral", "absent", "requests", "never")
+WHYS = ("calls", "updates", "forks", "snapshots", "ephemeral", "absent", "requests", "never")
 NO_GUEST = {"test_golem_table.py", "test_golem_torture.py", "test_golem_wrapping.py"}
 
 

@@ -58,7 +58,7 @@ async def test_a_guest_may_commit_its_oplog(tmp_path: Path, mode: Mode, name: st
 async def test_a_guest_may_set_its_retry_policy(tmp_path: Path, mode: Mode, name: str) -> None:
     """A panic outside of an atomic region is not tried again, whatever the policy."""
     async with guest_of(tmp_path, name, mode) as guest:
-        with trio.fail_after(20), pytest.raises(GuestTrap):
+        with trio.fail_after(TIMEOUT_S), pytest.raises(GuestTrap):
             await guest.shem.invoke(guest.worker, "fail-with-custom-max-retries", [2], key="k")
         await guest.rebuild_to_failure()
         if name == HOST:

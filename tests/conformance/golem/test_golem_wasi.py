@@ -19,7 +19,7 @@ from executor.errors import BadArguments, GuestTrap, PreviousFailed
 from executor.executor import Executor
 from executor.records import InitialFile
 from executor.wasm.values import Ok
-from oplog.entry import InvocationFinished
+from oplog.entry import InvocationFinished, Start
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
 from tests.conformance.golem.guest import Guest, Mode, deployed
 from tests.support.resolver import Resolver
@@ -54,27 +54,28 @@ async def test_clocks_tell_the_time_and_time_passes(tmp_path: Path, mode: Mode) 
     async with Executor.open(tmp_path) as shem:
         guest = await deployed(shem, "clocks", "clocks-1", mode)
         wall, elapsed, local = await guest.run("run")
-        assert abs(time.time() - wall) < 5
-        assert 2 <= elapsed < 3
-        assert abs((datetime.now(UTC) - datetime.fromisoformat(local)).total_seconds()) < 5
-        assert 0.2 <= await guest.run("sleep-for", 0.2) < 1
+        assert abs(time.time() - wall) < 30
+        assert 2 <= elapsed < 20
+        assert abs((datetime.now(UTC) - datetime.fromisoformat(local)).total_seconds()) < 30
+        assert 0.2 <= await guest.run("sleep-for", 0.2) < 20
 
 
 @trio_test
 async def test_a_sleep_that_is_over_takes_no_time_in_replay(tmp_path: Path) -> None:
     async with Executor.open(tmp_path) as shem:
         guest = await deployed(shem, "clock-service", "clock-service-1", "live")
-        await guest.call("sleep", 3)
+        await guest.call("sleep", 5)
     async with Executor.open(tmp_path) as shem:
         guest = Guest(shem, guest.worker, "live")
         begun = time.monotonic()
         await guest.call("sleep", 0)
         assert (await shem.crash(guest.worker)).divergence is None
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 5
 
 
 @trio_test
 async def test_a_sleep_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """Its deadline is recorded once, so what is left of it is slept."""
     worker = "clock-service/clock-service-2"
     async with Executor.open(tmp_path) as shem:
         await deployed(shem, "clock-service", "clock-service-2", "live")
@@ -83,9 +84,13 @@ async def test_a_sleep_goes_on_after_a_restart(tmp_path: Path) -> None:
         await trio.sleep(2)
     async with Executor.open(tmp_path) as shem:
         assert (await shem.wait(worker, "interrupted")).value == Ok()
-        assert 3.9 <= time.monotonic() - begun < 6
+        assert time.monotonic() - begun >= 3.9
+        entries = [record.entry async for record in shem.oplog(worker)]
+        started = [entry.function for entry in entries if isinstance(entry, Start)]
+        assert sum("subscribe" in function for function in started) == 1
         assert await shem.invoke(worker, "sleep", [1]) == Ok()
-        assert 4.9 <= time.monotonic() - begun < 8
+        assert time.monotonic() - begun >= 4.9
+        assert (await shem.replay(worker)).divergence is None
 
 
 @trio_test
@@ -308,6 +313,8 @@ async def test_a_name_that_leads_nowhere_fails_at_once(tmp_path: Path) -> None:
         with pytest.raises(GuestTrap):
             await shem.invoke("networking/w", "get", key="k")
         assert "name-unresolvable" in (await shem.wait("networking/w", "k")).stderr
+        for rebuild in (shem.replay, shem.crash):
+            assert (await rebuild("networking/w")).divergence is None
     assert resolver.asked == ["golem.cloud"]
 
 

@@ -30,7 +30,7 @@ from executor.wasm.values import Ok
 from executor.worker.reader import StoreReader
 from oplog.entry import Create, InvocationStarted, Log, PendingInvocation, Start
 from tests.conformance.golem.components import WHY_SKIPPED, components_folder, golem_component
-from tests.conformance.golem.guest import Guest, Mode, deployed
+from tests.conformance.golem.guest import TIMEOUT_S, Guest, Mode, deployed
 
 if components_folder() is None:
     pytest.skip(WHY_SKIPPED, allow_module_level=True)
@@ -53,7 +53,7 @@ async def running(path: Path, seconds: int) -> AsyncIterator[Executor]:
 
 
 async def until(shem: Executor, worker: str, *statuses: str) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(TIMEOUT_S):
         while (await shem.worker(worker)).status not in statuses:  # noqa: ASYNC110
             await trio.sleep(0.02)
 
@@ -109,6 +109,7 @@ async def test_a_worker_tells_its_state_while_it_sleeps_and_after(tmp_path: Path
         await shem.wait(SLEEPER, "sleep")
         rested = await shem.worker(SLEEPER)
         assert (rested.status, rested.current_key, rested.retries) == ("idle", None, 0)
+        assert (await shem.replay(SLEEPER)).divergence is None
 
 
 @trio_test
@@ -143,6 +144,7 @@ async def test_the_queue_outlives_interruption_and_restart(tmp_path: Path) -> No
             if isinstance(record.entry, InvocationStarted)
         ]
         assert keys == ["sleep", *(f"queued-{number}" for number in range(4))]
+        assert (await shem.replay(SLEEPER)).divergence is None
 
 
 @trio_test
