@@ -13,6 +13,7 @@ its exports are lifted `async`, is compiled for the other one and has that flaw.
 
 import faulthandler
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -43,6 +44,9 @@ SETTINGS_VERSION: Final = 2
 others are compiled anew."""
 
 CORE_MODULE: Final = b"\x01\x00\x00\x00"
+CAUSE: Final = re.compile(r"Caused by:\n|^ +\d+: ", re.MULTILINE)
+"""Where Wasmtime begins to tell a cause."""
+SIGNS_OF_A_CUT: Final = ("unexpected end", "unexpected-end", "is out of bounds (bound = ")
 BUILD_HINT: Final = (
     "build a component for WASI 0.2, for example with `wasm-tools component new` or cargo-component"
 )
@@ -258,8 +262,9 @@ def _check_header(binary: bytes) -> None:
 
 
 def _rejected_by_wasmtime(message: str) -> ComponentRejected:
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    reason = lines[-1] if lines else message
-    if "unexpected end" in message or "unexpected-end" in message:
+    """Its last cause, whole: a signature that differs is told in several lines."""
+    causes = CAUSE.split(message)
+    reason = "; ".join(" ".join(line.split()) for line in causes[-1].splitlines() if line.strip())
+    if any(sign in message for sign in SIGNS_OF_A_CUT):
         return ComponentRejected(f"the file is cut short: {reason}", hint="copy or build it again")
     return ComponentRejected(f"not a valid component: {reason}", hint=BUILD_HINT)

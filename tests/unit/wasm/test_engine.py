@@ -23,6 +23,11 @@ ASYNC_IMPORT = """(component
   (import "a:b/c@0.3.0" (instance $c (export "fetch" (func async (param "x" u32) (result u32)))))
   (import "sleep" (func async)))"""
 
+MISMATCHED = b"""(component
+  (core module $m (import "a" "f" (func (param i32))))
+  (core module $n (func (export "f")))
+  (core instance $n (instantiate $n))
+  (core instance (instantiate $m (with "a" (instance $n)))))"""
 THREADS = "(component (core module (memory 1 1 shared)))"
 
 
@@ -105,6 +110,7 @@ def test_a_component_with_async_exports_compiles_and_loads(engine, tmp_path):
         (b"\0asm\x0c\0\x01\0", "a component of a format before the final one (binary version 0xc)"),
         (b"\0asm\x0e\0\x01\0", "WebAssembly of an unknown version (0e 00 01 00)"),
         (b"\0asm\x0d\0\x01\0\xff\x01\0", "not a valid component"),
+        (MISMATCHED, "expected: (func (param i32)); found: (func)"),
         (THREADS.encode(), "not a valid component: threads must be enabled for shared memories"),
         (ASYNC_IMPORT.encode(), "imports asynchronous functions of WASI 0.3"),
     ],
@@ -124,7 +130,7 @@ def test_all_asynchronous_imports_are_named(engine):
 
 def test_a_truncated_component_is_refused_wherever_it_is_cut(engine, binary):
     for cut in range(9, len(binary) - 1, 37):
-        with pytest.raises(ComponentRejected, match=r"^(the file is cut short|not a valid)"):
+        with pytest.raises(ComponentRejected, match=r"^the file is cut short: [a-z]"):
             engine.compile(binary[:cut])
 
 
