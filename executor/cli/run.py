@@ -22,7 +22,7 @@ def run(context: click.Context, until_idle: bool) -> int:
     async def run_all(executor: Operations) -> None:
         await executor.run(until_idle=until_idle)
 
-    line.run(run_all, recover="all", on_output=write_guest_output, report=write_report)
+    line.run(run_all, on_output=write_guest_output, report=write_report)
     if line.json:
         write_json({"done": True})
     return EXIT_DONE

@@ -54,6 +54,27 @@ def test_a_command_asks_the_process_that_runs_the_store_and_answers_the_same(ter
     assert terminals.shem("components", "--json").json[1]["component"] == "other"
 
 
+BANK = """
+from executor import Ok, host_function
+@host_function("demo:bank/api", "charge: func(who: string, cents: u64) -> result<string, string>")
+async def charge(call, who, cents):
+    return Ok("")
+"""
+
+
+def test_run_says_once_of_each_worker_why_it_stands_still(terminals, tmp_path):
+    (tmp_path / "counter.wasm").write_bytes(guests.counter_component())
+    (tmp_path / "bank.py").write_text(BANK)
+    assert terminals.shem("deploy", "counter.wasm", "--host", "bank:charge").code == 0
+    for worker in ("counter/a", "counter/b"):
+        assert terminals.shem("invoke", worker, "add", "1", "--no-wait").code == 0
+    (tmp_path / "bank.py").unlink()
+    ran = terminals.shem("run", "--until-idle")
+    *reports, error = [line.split(": ") for line in ran.stderr.splitlines()]
+    assert sorted(report[1] for report in reports) == ["counter/a", "counter/b"]
+    assert (ran.code, error[1]) == (5, "host function cannot be imported")
+
+
 def test_a_worker_is_loaded_where_the_process_that_runs_the_store_has_it(terminals):
     def loaded():
         return terminals.shem("worker", "adder/w", "--json").json["loaded"]

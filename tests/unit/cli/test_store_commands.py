@@ -313,7 +313,7 @@ def test_run_takes_up_all_workers_and_the_others_only_those_they_name(
     assert shem("run", "--until-idle") == (0, "", "")
     assert store.calls == [("run", True)]
     shem("delete", "counter/alice")
-    assert [options.get("recover") for _, options in store.opened] == ["all", "named"]
+    assert [options.get("recover") for _, options in store.opened] == ["named", "named"]
     store.opened[0][1]["report"]("a/b: diverged\nat 7")
     assert capfdbinary.readouterr().err == b"shem: a/b: diverged; at 7\n"
 
