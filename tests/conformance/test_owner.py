@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from executor import RetryPolicy, Transient
 from executor.errors import (
     AlreadyExists,
     Busy,
@@ -11,10 +12,11 @@ from executor.errors import (
     KeyConflict,
     StoreError,
     UnknownKey,
+    WorkerNotFound,
 )
 from executor.wasm.values import Ok
 from executor.worker.rows import read_worker_id
-from oplog.entry import CancelPendingInvocation, Interrupted, InvocationFinished, Resumed
+from oplog.entry import CancelPendingInvocation, Error, Interrupted, InvocationFinished, Resumed
 from tests.support import guests
 from tests.support.executors import (
     FullEngine,
@@ -27,7 +29,7 @@ from tests.support.executors import (
     until,
     worker_entries,
 )
-from tests.support.programs import Gate, echo
+from tests.support.programs import RELAY, Gate, echo, peer
 
 
 def started_keys(engine, worker):
@@ -93,6 +95,40 @@ def test_a_new_invocation_resumes_the_worker_and_runs_after_the_old_one():
         assert started_keys(engine, "adder/w")[1:] == ["old"]
         assert kinds(engine, "adder/w").count(Interrupted) == 2
         assert kinds(engine, "adder/w").count(Resumed) == 1
+
+    run(case)
+
+
+@pytest.mark.parametrize("delay_s", [15, 3600], ids=["in its call", "without an instance"])
+def test_a_worker_that_waits_for_its_next_attempt_is_interrupted_and_deleted_at_once(delay_s):
+    async def case():
+        engine, keys = LastingEngine(), []
+
+        def busy(call, _text):
+            keys.append(call.key)
+            raise Transient("busy")
+
+        async def told():
+            with pytest.raises(InvocationInterrupted):
+                await shem.wait("relay/w", "k")
+
+        patient = RetryPolicy(attempts_max=3, min_delay_s=delay_s, max_delay_s=delay_s)
+        async with opened(engine, host=[peer(busy)]) as shem:
+            await shem.deploy(RELAY, name="relay", retry=patient)
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(told)
+                await until(lambda: Error in kinds(engine, "relay/w"))
+                with trio.fail_after(10):
+                    assert (await shem.interrupt("relay/w")).done
+            assert (await shem.worker("relay/w")).status == "interrupted"
+            await shem.resume("relay/w")
+            assert (await shem.crash("relay/w")).divergence is None
+            with trio.fail_after(10):
+                await shem.delete("relay/w")
+                with pytest.raises(WorkerNotFound):
+                    await shem.worker("relay/w")
+        assert len(set(keys)) == 1
 
     run(case)
 

@@ -250,8 +250,9 @@ async def test_a_deleted_worker_is_gone_and_its_name_is_free(tmp_path: Path, mod
         assert [found.worker for found in (await shem.workers()).workers] == [cart.worker]
         await shem.delete(cart.worker)
         assert (await shem.workers()).workers == ()
-        with pytest.raises(WorkerNotFound):
-            await shem.worker(cart.worker)
+        for gone in (shem.worker, shem.delete):
+            with pytest.raises(WorkerNotFound):
+                await gone(cart.worker)
         assert await cart.call("get-cart-contents") == []
 
 
