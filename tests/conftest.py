@@ -2,6 +2,8 @@
 
 import signal
 
+import hypothesis  # noqa: F401  # before a command freezes what the collector looks at
+
 
 def pytest_configure() -> None:
     """A run in the background of a script inherits an ignored SIGINT, and so would the commands

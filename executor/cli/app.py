@@ -15,6 +15,7 @@ from executor.cli.command_line import CommandLine, command_options
 from executor.cli.completion import VARIABLE, answer_shell, completion
 from executor.cli.demo import demo
 from executor.cli.deploy import component, components, deploy
+from executor.cli.ending import end_by_sigterm
 from executor.cli.examples import epilog
 from executor.cli.files import files
 from executor.cli.invoke import invoke
@@ -34,7 +35,7 @@ from executor.cli.output import (
 from executor.cli.owner import cancel, delete, interrupt, resolve, resume, revert
 from executor.cli.promise import promise
 from executor.cli.run import run
-from executor.cli.signals import Terminated, end_by_sigterm
+from executor.cli.signals import Terminated
 from executor.cli.torture import torture
 from executor.cli.workers import worker, workers
 
@@ -148,4 +149,6 @@ def _refuse(error: BaseException, line: CommandLine, given: Sequence[str]) -> in
     if line.debug:
         write_traceback(error)
     write_error(record, as_json=line.json)
-    return end_by_sigterm() if isinstance(leaf, Terminated) else exit_code(record.kind)
+    if isinstance(leaf, Terminated):
+        end_by_sigterm()
+    return exit_code(record.kind)

@@ -19,7 +19,7 @@ import click
 import trio
 
 from executor.cli.output import leaf_error
-from executor.cli.signals import ended_by_sigterm
+from executor.cli.signals import ended_by_signals
 from executor.errors import StoreError, UsageError
 from executor.server.client import HandedOver, NotServed, is_loaded
 from executor.server.opening import open_or_ask
@@ -96,7 +96,7 @@ class CommandLine:
 
         async def opened() -> Answer:
             async with (
-                ended_by_sigterm(),
+                ended_by_signals(),
                 self._open_executor(self.store, recover=recover, **world) as executor,
             ):
                 return await use(executor)

@@ -19,7 +19,8 @@ import click
 from rich.cells import cell_len
 from rich.console import Console
 
-from executor.cli.signals import Terminated
+from executor.cli.ending import INTERRUPTED
+from executor.cli.signals import GOES_ON, Terminated
 from executor.errors import ComponentRejected, RequestError, ShemError
 from executor.records import ErrorRecord
 from executor.server.shapes import error_json
@@ -32,7 +33,7 @@ EXIT_USAGE: Final = 2
 EXIT_NOT_FOUND: Final = 3
 EXIT_REFUSED: Final = 4
 EXIT_SYSTEM: Final = 5
-EXIT_INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = INTERRUPTED
 
 UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, line separators, and what turns the direction of writing."""
@@ -210,7 +211,7 @@ def _error_record(error: BaseException) -> ErrorRecord:
             return ErrorRecord(
                 kind="interrupted",
                 message="ended by SIGTERM" if isinstance(error, Terminated) else "interrupted",
-                hint="what was accepted goes on when its worker is named again, or with `shem run`",
+                hint=GOES_ON,
             )
         case OSError(filename=None):  # of a stream: whatever is done to a file names it
             full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -1,47 +1,55 @@
-"""SIGTERM, as what supervisors and `kill` send: the command ends as it does at a Ctrl-C."""
+"""What ends a command that runs, or asks, the executor: Ctrl-C, and SIGTERM."""
 
-import os
 import signal
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import FrameType
+from typing import Final
 
 import trio
 
+from executor.cli.ending import end_at_once
+
+GOES_ON: Final = "what was accepted goes on when its worker is named again, or with `shem run`"
+
 
 class Terminated(KeyboardInterrupt):
-    """The process got a SIGTERM while it ran, or asked, the executor."""
+    """The process got a SIGTERM."""
 
 
 @asynccontextmanager
-async def ended_by_sigterm() -> AsyncIterator[None]:
-    """A SIGTERM cancels the block, and `Terminated` is raised. The next one is not waited for: it
-    ends the process at once. Outside of the main thread nobody can tell.
+async def ended_by_signals() -> AsyncIterator[None]:
+    """A SIGTERM cancels the block, and `Terminated` is raised; a Ctrl-C is trio's, which raises it
+    when the task waits next. A second signal ends the process at once: a host function that should
+    wait and does not holds the first one up. Outside of the main thread there are no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     token = trio.lowlevel.current_trio_token()
     scope = trio.CancelScope()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    received: list[int] = []
 
-    def cancel(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        token.run_sync_soon(scope.cancel)
+    def answer(number: int, frame: FrameType | None) -> None:
+        if received:
+            end_at_once(number, GOES_ON)
+        received.append(number)
+        interrupt = before[signal.SIGINT]
+        if number == signal.SIGINT and callable(interrupt):
+            interrupt(number, frame)
+        else:
+            token.run_sync_soon(scope.cancel)
 
-    answered = signal.signal(signal.SIGTERM, cancel)
     try:
+        for number, answered in before.items():
+            if answered != signal.SIG_IGN:
+                signal.signal(number, answer)
         with scope:
             yield
     finally:
-        signal.signal(signal.SIGTERM, answered)
+        for number, answered in before.items():
+            signal.signal(number, answered)
     if scope.cancelled_caught:
         raise Terminated
-
-
-def end_by_sigterm() -> int:
-    """Ends the process by the signal that it got, so that whoever sent it sees so. Answers the
-    exit code for where nothing comes of that, as in the first process of a container.
-    """
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGTERM)
-    return 128 + signal.SIGTERM

@@ -48,6 +48,7 @@ from executor.wasm.wit import parse_interface
 
 TYPES = (READ_LOCAL, READ_REMOTE, WRITE_REMOTE)
 Function = TypeVar("Function", bound=Callable[..., Any])
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 SIGNATURE_HINT: Final = (
     "write the WIT of one function, as"
     " charge: func(who: string, cents: u64) -> result<string, string>"
@@ -383,13 +384,13 @@ def raise_as_told(error: BaseException) -> NoReturn:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether it is the cancellation of the call, or a Ctrl-C: the handler of the signal raised
-    that one, not the function.
+    """Whether it is the cancellation of the call, or what ends the process, a Ctrl-C or SIGTERM:
+    the handler of the signal raised that, not the function.
     """
-    if not isinstance(error, KeyboardInterrupt):
+    if isinstance(error, Exception | trio.Cancelled):
         return isinstance(error, trio.Cancelled)
-    answers = getattr(signal.getsignal(signal.SIGINT), "__code__", None)
-    return any(frame.f_code is answers for frame, _ in walk_tb(error.__traceback__))
+    answers = [getattr(signal.getsignal(number), "__code__", None) for number in ENDING]
+    return any(frame.f_code in answers for frame, _ in walk_tb(error.__traceback__))
 
 
 def error_text(error: BaseException) -> str:

@@ -314,3 +314,43 @@ def test_an_output_that_cannot_be_written_is_a_sentence_or_at_least_an_exit_code
         )
     if "add" in arguments:
         assert shem("invoke", "counter/a", "add", "0").stdout == "5\n", "it was done"
+
+
+STUCK = """
+from pathlib import Path
+from executor import host_function
+
+@host_function("demo:bank/api", "charge: func(cents: u32) -> u32", type="read-remote")
+async def charge(call, cents):
+    Path(__file__).with_name("stuck").touch()
+    while True:
+        pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_what_a_host_function_holds_up(shem, tmp_path, number):
+    """One that should wait and does not; to the worker it is a crash."""
+    (tmp_path / "stuck_bank.py").write_text(STUCK)
+    host = ("--host", "stuck_bank:charge", "--name", "stuck")
+    assert shem("deploy", "counter.wat", *host).code == 0
+    command = (sys.executable, "-m", "executor.cli", "invoke", "stuck/a", "add", "1", "--key", "k")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (tmp_path / "stuck").exists():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(number)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(timeout=0.2)
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    assert err.count("\n") == 1
+    assert err.startswith("shem: ")
+    assert "what was accepted goes on" in err
+    assert shem("worker", "stuck/a", "--json").json["pending"] == ["k"]
