@@ -115,14 +115,9 @@ class Retrying:
         here = repeatable and start_index != 0 and not modes.begin
         rest = Rest()
 
-        async def wait(delay_ns: int) -> None:
-            rest.active = True
-            await self._sources.sleep_until(self._sources.monotonic_ns() + delay_ns)
-            rest.active = False
-
         async def run() -> object:
             if (left_ns := self._left_ns(start_index)) > 0:  # it failed in an earlier instance
-                await wait(left_ns)
+                await self._wait(rest, left_ns)
             while True:
                 try:
                     return await effect.run()
@@ -135,9 +130,14 @@ class Retrying:
                         return failure.answer
                     if delay_s is None or delay_s > DELAY_MAX_S:
                         raise
-                await wait(int(delay_s * NS_PER_S))
+                await self._wait(rest, int(delay_s * NS_PER_S))
 
         return replace(effect, run=run, rest=rest)
+
+    async def _wait(self, rest: Rest, delay_ns: int) -> None:
+        rest.active = True
+        await self._sources.sleep_until(self._sources.monotonic_ns() + delay_ns)
+        rest.active = False
 
     def _left_ns(self, start_index: int) -> int:
         """How long the next attempt has to wait, at most the policy's delay: a wall clock that was
