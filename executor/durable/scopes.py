@@ -15,7 +15,9 @@ happens as a whole, and its keys are counted from the start, so they are the sam
 | `start`             | the block runs                                                           |
 
 What the block did in a completed scope does not happen in replay, nor does what it left behind in
-the guest: that is its author's part, as is whether it may be repeated.
+the guest: that is its author's part, as is whether it may be repeated. What the host counts, the
+numbers of handles and of spans, is recorded with the end of the scope, so that what comes behind
+it has the same ones whether or not the block runs.
 """
 
 import msgspec
@@ -73,25 +75,37 @@ def begin(session: DurableSession, function_type: FunctionType) -> int:
     return index
 
 
-def end(session: DurableSession, index: int) -> None:
+class Counts(msgspec.Struct, frozen=True):
+    """What the host has counted where a scope ends; recorded as its response."""
+
+    handles: int = 0
+    spans: int = 0
+
+
+def end(session: DurableSession, index: int, handles: int) -> int:
     """Ends the scope that began at `index`, and those inside it; nothing if it is not open. Not
-    durable.
+    durable. `handles` is the number of the last handle; answers the one to go on from.
     """
     completed_at = session.scopes.pop(index, None)
     if completed_at is None:
-        return
+        return handles
     session.scopes = {begin: at for begin, at in session.scopes.items() if begin < index}
     cursor = session.cursor
     if completed_at:
         cursor.skip_before(completed_at)
         terminal = cursor.take_terminal(index)
-        assert terminal is not None
+        assert isinstance(terminal, End)
         session.observed(terminal.at)
-        return
+        counts = Counts()
+        if terminal.response is not ABSENT:
+            counts = msgspec.convert(decode_value(terminal.response, index), Counts)
+        session.trace.count = max(session.trace.count, counts.spans)
+        return max(handles, counts.handles)
     if not session.live:
         session.go_live_for(f"the end of the scope that begins at {index}")
-    session.append_end(index, ABSENT)
+    session.append_end(index, Raw(encode_value(Counts(handles, session.trace.count))))
     session.modes.end_region(index)
+    return handles
 
 
 def is_live(session: DurableSession) -> bool:

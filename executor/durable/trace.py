@@ -54,7 +54,7 @@ class Span:
 class Trace:
     """Of the invocation that runs. On the worker's lane, and by the loop before the guest runs."""
 
-    __slots__ = ("_count", "_current", "_key", "_started", "_worker", "_worker_id", "forwards")
+    __slots__ = ("_current", "_key", "_started", "_worker", "_worker_id", "count", "forwards")
 
     def __init__(self, worker: str, worker_id: bytes) -> None:
         self.forwards = True
@@ -64,14 +64,15 @@ class Trace:
         self._key = ""
         self._started: InvocationStarted | None = None
         self._current: Span | None = None
-        self._count = 0
+        self.count = 0
+        """Of the spans that the guest has begun in the invocation."""
 
     def enter_invocation(self, started: InvocationStarted) -> None:
         """No span of another invocation is the current one any more."""
         self._started = started
         self._key = started.key
         self._current = None
-        self._count = 0
+        self.count = 0
 
     @property
     def trace_id(self) -> str:
@@ -95,7 +96,7 @@ class Trace:
     def begin(self, started_ns: int, attributes: dict[str, str], span_id: str) -> Span:
         """A span under the current one, which it becomes; `span_id` is that of `next_id`."""
         self._current = Span(span_id, self.current, started_ns, attributes)
-        self._count += 1
+        self.count += 1
         return self._current
 
     def end(self, span: Span) -> None:
@@ -107,7 +108,7 @@ class Trace:
 
     def next_id(self) -> str:
         """The id of the span that begins next."""
-        return self._digest(f"span {self._count}", SPAN_ID_BYTES)
+        return self._digest(f"span {self.count}", SPAN_ID_BYTES)
 
     def _first(self) -> Span:
         """Root and invocation are made when they are asked for: most guests never ask."""

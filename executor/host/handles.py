@@ -21,7 +21,8 @@ class HandleTable:
 
     def __init__(self, handles_max: int = HANDLES_MAX) -> None:
         self._objects: dict[int, object] = {}
-        self._last = 0
+        self.last = 0
+        """The number that was allotted last."""
         self._handles_max = handles_max
 
     def __len__(self) -> int:
@@ -32,9 +33,9 @@ class HandleTable:
         if len(self._objects) >= self._handles_max:
             message = f"the guest holds {self._handles_max} resources, which is the limit"
             raise LimitError(message, hint="the guest has to drop what it no longer uses")
-        self._last += 1
-        self._objects[self._last] = held
-        return self._last
+        self.last += 1
+        self._objects[self.last] = held
+        return self.last
 
     def get(self, number: int, kind: Callable[..., T]) -> T:
         """What the guest holds as `number`, which is of the class `kind`, maybe an abstract one."""

@@ -16,7 +16,7 @@ from tests.support.executors import (
     run,
     worker_entries,
 )
-from tests.support.python_guest import world
+from tests.support.python_guest import BEGIN, world
 from tests.support.rules_guest import RulesPeer
 
 WORKER = "charges/w"
@@ -129,3 +129,41 @@ async def test_the_end_of_a_function_ends_those_inside_it():
         persisted = [e for e in ran.entries if isinstance(e, Start) and e.function == "behind"]
         assert [entry.parent_start for entry in persisted] == [None]
         assert (await around.run(program, ran.entries)).trace == ran.trace
+
+
+@trio_test
+async def test_what_comes_behind_a_completed_function_is_numbered_as_if_its_block_had_run():
+    on = "golem:durability/durability"
+    write = Variant("write-remote")
+    block = "wasi:io/poll.[method]pollable.block"
+
+    def wait(guest):
+        """The handle's number is part of what is recorded."""
+        pollable = guest.call("wasi:clocks/monotonic-clock.subscribe-duration", 0)
+        guest.call(block, pollable)
+        guest.drop("wasi:io/poll.pollable", pollable)
+
+    def span(guest):
+        """So is its id."""
+        started = guest.call("golem:api/context.start-span", "work")
+        guest.call("golem:api/context.[method]span.finish", started)
+
+    def program(guest):
+        scope = guest.call(f"{on}.begin-durable-function", write)
+        if guest.call(f"{on}.current-durable-execution-state")["is-live"]:
+            wait(guest)
+            span(guest)
+            guest.call(f"{on}.persist-durable-function-invocation", "f", b"", b"", write)
+        else:
+            guest.call(f"{on}.read-persisted-durable-function-invocation")
+        guest.call(f"{on}.end-durable-function", write, scope, False)
+        wait(guest)
+        span(guest)
+
+    async with world() as around:
+        ran = await around.run(program)
+        assert ran.lost is None
+        for count in range(len(BEGIN), len(ran.entries) + 1):
+            again = await around.run(program, ran.entries[:count])
+            assert again.lost is None
+            assert again.entries[:count] == ran.entries[:count]

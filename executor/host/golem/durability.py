@@ -103,7 +103,7 @@ def end(
     would leave a remote write that must not be repeated.
     """
     session = state.session
-    scopes.end(session, begin_index)
+    state.handles.last = scopes.end(session, begin_index, state.handles.last)
     remote = type_of(function_type) in {WRITE_REMOTE, WRITE_REMOTE_BATCHED}
     if (remote and not session.modes.idempotent) or forced_commit:
         return TO_RECORD

@@ -2,6 +2,7 @@
 
 import pytest
 
+from executor.durable.scopes import Persisted
 from executor.host.golem.durability import BYTES, TYPED
 from executor.host.pollables import Pollable
 from executor.wasm.values import Variant
@@ -17,10 +18,17 @@ TYPED_VALUE = {
     ("form", "other", "value"), [(BYTES, TYPED, b"\x00\xff"), (TYPED, BYTES, TYPED_VALUE)]
 )
 def test_a_response_is_read_in_the_form_in_which_it_was_persisted(form, other, value):
-    raw = form.encode(value)
-    assert form.decode(raw) == value
-    assert form.is_of(raw)
-    assert not other.is_of(raw)
+    found = Persisted(
+        index=2,
+        at=1,
+        function="f",
+        function_type="read-local",
+        scope=None,
+        response=form.encode(value),
+    )
+    assert form.decode(found) == value
+    assert form.is_of(found)
+    assert not other.is_of(found)
 
 
 def test_a_lazy_pollable_is_what_it_was_given(guest):
