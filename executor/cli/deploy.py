@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import click
 import msgspec
+from rich.text import Text
 
 from executor.cli.command_line import Command, CommandLine, command_options
 from executor.cli.completion import complete_file, deployed_names, names
 from executor.cli.output import (
     EXIT_DONE,
     one_line,
+    printable,
     stderr_console,
     table,
     write_json,
@@ -144,8 +146,8 @@ def shown_progress(first: str) -> Iterator[Callable[[str], None] | None]:
     if not console.is_terminal:
         yield None
         return
-    with console.status(first) as status:
-        yield status.update
+    with console.status(Text(printable(first))) as status:
+        yield lambda stage: status.update(Text(stage))
 
 
 @click.command("components")

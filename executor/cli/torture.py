@@ -33,6 +33,7 @@ from executor.torture.subject import Subject, deploy_subject, deployed_subject
 from executor.worker.signatures import export_types
 
 STDIN: Final = "-"
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 GROWING: Final[tuple[PointKind, ...]] = ("append", "commit")
 """How often these are reached is a matter of time: what lies beyond is tried as well."""
 CHOOSING: Final = ("--points", "--sample", "--seed", "--recovery-kills")
@@ -135,21 +136,25 @@ def torture(context: click.Context, /, **asked: Any) -> int:
     deployed = {name: asked.pop(name) for name in Deployment.__struct_fields__}
     request = Request(deployment=Deployment(**deployed), **asked)
     check_choice(request)
-    with laboratory() as folder, line.children(request.jobs) as children:
+    with (
+        signals_call(interrupt, signal.SIGTERM),
+        laboratory() as folder,
+        line.children(request.jobs) as children,
+    ):
         try:
             trial = prepare(line, request, folder)
             lab = Lab(trial, folder, children, request.keep)
             with shown_progress(f"running {request.script} undisturbed"):
                 lab.reference()
-        except KeyboardInterrupt as interrupt:
+        except KeyboardInterrupt as error:
             raise InvocationInterrupted(
                 "interrupted before anything was killed",
                 where=request.script,
                 hint="run it again: nothing of it is left",
-            ) from interrupt
+            ) from error
         report = TortureReport(lab, repeated(line.arguments))
         try:
-            with report.shown_progress(), ctrl_c_calls(lab.interrupt):
+            with report.shown_progress(), signals_call(lab.interrupt, *ENDING):
                 try_points(lab, request, report)
         except KeyboardInterrupt:
             report.interrupted = True
@@ -160,14 +165,21 @@ def torture(context: click.Context, /, **asked: Any) -> int:
 
 
 @contextmanager
-def ctrl_c_calls(interrupt: Callable[[], None]) -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
-    if before != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: interrupt())
+def signals_call(interrupt: Callable[[], None], *numbers: int) -> Iterator[None]:
+    """What is left to be done is not done, and nothing is left behind: as at a Ctrl-C."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, answered in before.items():
+        if answered != signal.SIG_IGN:
+            signal.signal(number, lambda *_: interrupt())
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, answered in before.items():
+            signal.signal(number, answered)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def check_choice(request: Request) -> None:

@@ -374,7 +374,8 @@ def processes_of(marker):
     return found
 
 
-def test_ctrl_c_ends_every_process_and_leaves_nothing_behind(here):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_every_process_and_leave_nothing_behind(here, number):
     marker = f"torture-{os.getpid()}-{time.monotonic_ns()}"
     (here / "script.txt").write_text("alice charge-many '\"bob\"' 40\n" * 10)
     process = subprocess.Popen(
@@ -389,7 +390,7 @@ def test_ctrl_c_ends_every_process_and_leaves_nothing_behind(here):
                 assert time.monotonic() < deadline
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.05)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             out, err = process.communicate(timeout=60)
         finally:
             process.kill()

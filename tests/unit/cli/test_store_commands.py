@@ -1,7 +1,11 @@
+import io
+
 import msgspec
 import pytest
+from rich.console import Console
 
 from executor import RetryPolicy, RetryRule, WaveArguments
+from executor.cli.deploy import shown_progress
 from executor.cli.output import table
 from executor.cli.retry_text import retry_option, retry_text
 from executor.durable.retry import NEVER
@@ -324,3 +328,17 @@ def test_columns_of_a_table_are_aligned_by_their_width_on_a_terminal():
         "日本    5",
         "abc   100",
     ]
+
+
+def test_progress_shows_the_name_of_a_file_as_it_is(monkeypatch):
+    """Neither as markup nor as what moves a cursor."""
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=60)
+    monkeypatch.setattr("executor.cli.deploy.stderr_console", lambda: console)
+    with shown_progress("running [/x]\x1b[2J.wat"):
+        pass
+    assert r"running [/x]\x1b[2J.wat" in shown.getvalue()
+    with shown_progress("begun") as progress:
+        assert progress is not None
+        progress("storing [/]")
+    assert "storing [/]" in shown.getvalue()
