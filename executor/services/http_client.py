@@ -26,6 +26,7 @@ from executor.services.http_client_types import (
     HttpRequest,
     denied,
 )
+from executor.services.lookups import Lookups
 
 CONNECTIONS_MAX: Final = 1_024
 """Of all workers, if the process may open so many; a request that finds none free waits for one, in
@@ -61,6 +62,7 @@ class HttpClient:
         """`context` is that of TLS; by default one that trusts what the machine trusts."""
         self.connections_max = connections_max or descriptors_for_guests(CONNECTIONS_MAX)
         self._nursery = nursery
+        self._lookups = Lookups(nursery)
         self._context = context
         self._open: set[ConnectionOne | ConnectionTwo] = set()
         self._connecting = 0
@@ -196,7 +198,7 @@ class HttpClient:
         try:
             if request.secure and self._context is None:  # it reads the list of whom to trust
                 self._context = await trio.to_thread.run_sync(tls_context)
-            connected = await connect(request, egress, self._context)
+            connected = await connect(request, egress, self._lookups, self._context)
         finally:
             self._connecting -= 1
         where = f"{request.host}:{request.port}"

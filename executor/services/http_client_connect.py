@@ -20,6 +20,7 @@ from executor.services.http_client_errors import (
     translated,
 )
 from executor.services.http_client_types import HttpFailure, HttpRequest, denied
+from executor.services.lookups import Lookups
 
 ATTEMPT_DELAY_S: Final = 0.25
 PROTOCOLS: Final = ("h2", "http/1.1")
@@ -54,14 +55,14 @@ def tls_context() -> ssl.SSLContext:
 
 
 async def connect(
-    request: HttpRequest, egress: EgressPolicy, context: ssl.SSLContext | None
+    request: HttpRequest, egress: EgressPolicy, lookups: Lookups, context: ssl.SSLContext | None
 ) -> Connected:
     """A new connection, in the request's time for it; `context` is that of TLS, if the request is
     secure. Raises: HttpFailure.
     """
     where = f"{request.host}:{request.port}"
     with trio.move_on_after(request.timeouts.connect_s):
-        addresses = await allowed_addresses(request.host, request.port, egress)
+        addresses = await allowed_addresses(request.host, request.port, egress, lookups)
         stream, address = await first_connected(addresses, where)
         if not request.secure or context is None:
             return Connected(stream, stream.socket, address, "http/1.1")
@@ -70,10 +71,12 @@ async def connect(
     raise failure("connection-timeout", text, lasting=True)
 
 
-async def allowed_addresses(host: str, port: int, egress: EgressPolicy) -> list[Address]:
+async def allowed_addresses(
+    host: str, port: int, egress: EgressPolicy, lookups: Lookups
+) -> list[Address]:
     """What the name resolves to and may be reached, at least one address. Raises: HttpFailure."""
     try:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await lookups.addresses(host, port)
     except socket.gaierror as error:
         raise lookup_failure(host, error) from error
     except UnicodeError as error:

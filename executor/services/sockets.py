@@ -16,6 +16,7 @@ import trio
 
 from executor.services.descriptors import descriptors_for_guests
 from executor.services.egress import ascii_name
+from executor.services.lookups import Lookups
 
 OPEN_MAX: Final = 16_384
 
@@ -68,6 +69,15 @@ HOP_LIMIT: Final = {
 }
 
 
+LOOKUP_CODES: Final = {
+    socket.EAI_AGAIN: "temporary-resolver-failure",
+    socket.EAI_MEMORY: "temporary-resolver-failure",
+    socket.EAI_SYSTEM: "temporary-resolver-failure",
+    socket.EAI_FAIL: "permanent-resolver-failure",
+}
+"""Everything else is `name-unresolvable`."""
+
+
 class SocketFailure(msgspec.Struct, frozen=True):
     """Why an operation failed."""
 
@@ -87,6 +97,7 @@ class Sockets:
         self._nursery = nursery
         self._open_max = descriptors_for_guests(OPEN_MAX) if open_max is None else open_max
         self._open: set[socket.socket] = set()
+        self._lookups = Lookups(nursery)
 
     def open(self, family: int, kind: int) -> socket.socket:
         """A new one; any thread. Raises: OSError."""
@@ -98,6 +109,16 @@ class Sockets:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         self._open.add(opened)
         return opened
+
+    async def look_up(self, name: str) -> list[str] | SocketFailure:
+        """The addresses of a name, in the order in which the system's resolver prefers them."""
+        try:
+            found = await self._lookups.addresses(ascii_name(name), None)
+        except socket.gaierror as error:
+            code = LOOKUP_CODES.get(error.errno or 0, "name-unresolvable")
+            return SocketFailure(code, f"{name} cannot be resolved: {error.strerror}")
+        texts = [str(where[0]).partition("%")[0] for _, _, _, _, where in found]
+        return list(dict.fromkeys(texts))
 
     def close(self, opened: socket.socket) -> None:
         """Idempotent; any thread, if no task waits for the socket."""
@@ -141,25 +162,3 @@ def failure_of(error: OSError, *, connecting: bool = False) -> SocketFailure:
     if connecting and code == "address-not-bindable":
         code = "address-in-use"
     return SocketFailure(code, error.strerror or str(error))
-
-
-# -- names -----------------------------------------------------------------------------------------
-
-LOOKUP_CODES: Final = {
-    socket.EAI_AGAIN: "temporary-resolver-failure",
-    socket.EAI_MEMORY: "temporary-resolver-failure",
-    socket.EAI_SYSTEM: "temporary-resolver-failure",
-    socket.EAI_FAIL: "permanent-resolver-failure",
-}
-"""Everything else is `name-unresolvable`."""
-
-
-async def look_up(name: str) -> list[str] | SocketFailure:
-    """The addresses of a name, in the order in which the system's resolver prefers them."""
-    try:
-        found = await trio.socket.getaddrinfo(ascii_name(name), None, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        code = LOOKUP_CODES.get(error.errno or 0, "name-unresolvable")
-        return SocketFailure(code, f"{name} cannot be resolved: {error.strerror}")
-    texts = [str(where[0]).partition("%")[0] for _, _, _, _, where in found]
-    return list(dict.fromkeys(texts))

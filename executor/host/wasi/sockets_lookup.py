@@ -27,7 +27,7 @@ from executor.host.wasi.sockets_network import (
     wit_ip,
 )
 from executor.services.egress import ascii_name, is_name, literal_address
-from executor.services.sockets import SocketFailure, look_up
+from executor.services.sockets import SocketFailure
 from executor.wasm.values import Err, Ok
 
 LOOK_UP: Final = DeferredFunction(
@@ -67,7 +67,8 @@ async def find(state: HostState, name: str, _call: DeferredCall) -> Ok | Err:
     refused = state.egress.check_name(name)
     if refused is not None:
         return recorded_failure(denied(refused))
-    found = await look_up(name)
+    assert state.outside is not None
+    found = await state.outside.sockets.look_up(name)
     if isinstance(found, SocketFailure):
         answer = recorded_failure(found)
         if found.code == "temporary-resolver-failure":
