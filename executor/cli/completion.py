@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
 from executor.cli.command_line import CommandLine, command_options
-from executor.cli.output import EXIT_DONE, write_json, write_text
+from executor.cli.output import EXIT_DONE, EXIT_USAGE, write_json, write_text
 from executor.errors import ShemError
 from executor.worker.reader import StoreReader
 from oplog.errors import OplogError
@@ -52,7 +52,10 @@ def script(shell: str, shem: click.Command) -> str:
 
 def answer_shell(shem: click.Command, line: CommandLine, instruction: str) -> int:
     """Answers what a shell asks, as `instruction` says. Reads the line from the environment."""
-    return shell_complete(shem, {"obj": line}, "shem", VARIABLE, instruction)
+    try:
+        return shell_complete(shem, {"obj": line}, "shem", VARIABLE, instruction)
+    except (KeyError, ValueError):
+        return EXIT_USAGE  # there is no such line
 
 
 Suggest = Callable[[StoreReader, str, dict[str, Any]], Sequence[str]]

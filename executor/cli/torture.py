@@ -33,6 +33,7 @@ from executor.torture.subject import Subject, deploy_subject, deployed_subject
 from executor.worker.signatures import export_types
 
 STDIN: Final = "-"
+TIMEOUT_MAX_S: Final = 1_000_000
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 GROWING: Final[tuple[PointKind, ...]] = ("append", "commit")
 """How often these are reached is a matter of time: what lies beyond is tried as well."""
@@ -183,7 +184,13 @@ def interrupt() -> None:
 
 
 def check_choice(request: Request) -> None:
-    """Raises: UsageError for options that contradict one another."""
+    """Raises: UsageError for options that contradict one another, or that no process can keep."""
+    if not 0 < request.timeout_s <= TIMEOUT_MAX_S:
+        raise UsageError(
+            f"no process ends within {request.timeout_s:g} s, or is looked at then",
+            where="shem torture",
+            hint=f"give --timeout more than 0 and at most {TIMEOUT_MAX_S:,} seconds",
+        )
     chosen = (request.points, request.sample, request.seed, request.recovery_kills or None)
     named = [name for name, value in zip(CHOOSING, chosen, strict=True) if value is not None]
     if request.at and named:
@@ -300,8 +307,9 @@ def try_points(lab: Lab, request: Request, report: TortureReport) -> None:
             raise unreached(lab, request, kind, number)
     report.expect(len(chains))
     for tried in lab.try_chains(chains):
-        if request.at and not tried.case.killed and not tried.verdict.wrong:
-            raise unreached(lab, request, *tried.case.chain[0])
+        case = tried.case
+        if request.at and case.killed < len(case.chain) and not tried.verdict.wrong:
+            raise unreached(lab, request, *case.chain[-1], recovering=len(case.chain) > 1)
         report.count(tried)
     if not request.at and request.sample is None:
         for kind in (kind for kind in GROWING if kind in kinds):
@@ -310,11 +318,13 @@ def try_points(lab: Lab, request: Request, report: TortureReport) -> None:
                 report.count(tried)
 
 
-def unreached(lab: Lab, request: Request, kind: PointKind, number: int) -> UsageError:
+def unreached(
+    lab: Lab, request: Request, kind: PointKind, number: int, *, recovering: bool = False
+) -> UsageError:
     """The refusal of a point at which nothing was killed."""
     return UsageError(
-        f"the script does not come to {kind}:{number}: it has {lab.counts().get(kind, 0)} points"
-        f" of {kind}",
+        f"the {'recovery' if recovering else 'script'} does not come to {kind}:{number}:"
+        f" undisturbed there are {lab.counts().get(kind, 0)} points of {kind}",
         where=request.script,
         hint="choose one of them; without --at every point is tried",
     )

@@ -288,13 +288,22 @@ def test_a_script_that_comes_to_no_such_point_proves_nothing(shem, here):
     told = shem("torture", *COUNTER, "--points", "before-effect,after-effect")
     assert (told.code, told.out) == (2, "")
     assert "comes to no point of the kinds before-effect, after-effect" in told.err
-    for at, count in (("before-effect:1", 0), ("append:999", None), ("before-result:2", 1)):
+    for at, who, count in (
+        ("before-effect:1", "script", "0"),
+        ("append:999", "script", r"\d+"),
+        ("before-result:2", "script", "1"),
+        ("append:2,append:999", "recovery", r"\d+"),
+    ):
         told = shem("torture", *COUNTER, "--at", at)
         assert (told.code, told.out) == (2, "")
-        kind = at.partition(":")[0]
-        assert f"does not come to {at}: it has " in told.err
-        assert f" points of {kind}: script.txt: choose one of them" in told.err
-        assert count is None or f"it has {count} points" in told.err
+        point = at.rpartition(",")[2]
+        said = f"the {who} does not come to {point}: undisturbed there are {count} points of"
+        assert re.search(said, told.err)
+        assert ": script.txt: choose one of them" in told.err
+    for timeout in ("0", "1e9"):
+        told = shem("torture", *COUNTER, "--timeout", timeout)
+        assert (told.code, told.out) == (2, "")
+        assert "give --timeout more than 0" in told.err
 
 
 @pytest.mark.parametrize("script", ["", "# nothing\n\n"])

@@ -213,3 +213,12 @@ def read_until(terminal, *wanted):
         assert left > 0, shown
         assert select.select([terminal], [], [], left)[0], shown
         shown += os.read(terminal, 65_536)
+
+
+@pytest.mark.parametrize("variables", [{}, {"COMP_WORDS": "shem worker a", "COMP_CWORD": "x"}])
+def test_a_shell_that_asks_for_no_line_is_answered_nothing(monkeypatch, capfd, variables):
+    monkeypatch.setenv("_SHEM_COMPLETE", "bash_complete")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert main(["workers"]) == 2
+    assert capfd.readouterr() == ("", "")
