@@ -413,6 +413,7 @@ class InvocationLoop:
         worker.append(hint)
         await worker.commit()
         worker.deliver_output()
+        worker.notify()
         return Verdict.REBUILD
 
     async def _jump(self, resident: Resident, target: int) -> Verdict:

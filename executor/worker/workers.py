@@ -33,6 +33,7 @@ from executor.worker.worker import Worker, WorkerServices
 from oplog.engine import Batch
 from oplog.entry import Create
 
+NS_PER_S: Final = 1_000_000_000
 TAKEN_UP_AT_ONCE: Final = 1_000
 """Rows of the index that are read at once."""
 
@@ -118,7 +119,7 @@ class Workers:
         """Runs the worker until it has nothing to do now. Raises: WorkerNotFound, StoreError."""
         loop = await self.loop(name)
         loop.start()
-        while loop.has_work():
+        while runs_now(loop):
             await loop.worker.wait_news()
 
     def take_up(self, name: str) -> None:
@@ -235,7 +236,7 @@ class Workers:
         """Returns when no worker has anything to run now, and every outcome is committed."""
         while True:
             loops = list(self._loops.values())
-            busy = [loop.worker for loop in loops if loop.has_work()]
+            busy = [loop.worker for loop in loops if runs_now(loop)]
             if busy:
                 await busy[0].wait_news()
                 continue
@@ -289,6 +290,17 @@ class Workers:
         async with trio.open_nursery() as nursery:
             for loop in list(self._loops.values()):
                 nursery.start_soon(partial(loop.close, writes_awaited_s=writes_awaited_s))
+
+
+def runs_now(loop: InvocationLoop) -> bool:
+    """Whether the worker has something to do now: one that is tried again only after a long delay
+    waits without an instance, as one that sleeps for so long.
+    """
+    status, services = loop.worker.status, loop.worker.services
+    if status.state == "retrying" and not loop.loaded:
+        left_ns = min(status.retry_at - services.sources.wall_ns(), status.retry_delay)
+        return left_ns <= services.suspend_after_s * NS_PER_S
+    return loop.has_work()
 
 
 def _exists_with(worker: str, other: str, kept: str) -> AlreadyExists:

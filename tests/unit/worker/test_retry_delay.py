@@ -4,10 +4,10 @@ import pytest
 import trio
 import trio.testing
 
-from executor import Ok, Transient
+from executor import Ok, RetryPolicy, Transient
 from oplog.entry import Error
 from tests.support.executors import LastingEngine, deployed, opened, worker_entries
-from tests.support.programs import echo, peer
+from tests.support.programs import RELAY, echo, peer
 from tests.support.sources import FakeSources
 
 HOUR_NS = 3_600 * 10**9
@@ -52,3 +52,20 @@ async def test_a_retry_is_not_held_up_by_a_wall_clock_that_was_set(moved_ns, sle
     delay_ns = failed.retry_at - failed.at
     assert set_anew.slept_until == [begun_ns + (delay_ns if sleeps else 0)]
     assert 0 < asleep.slept_until[0] - asleep.monotonic <= delay_ns < 10**9
+
+
+@pytest.mark.parametrize("delay_s", [0.01, 3600.0])
+@trio.testing.trio_test
+async def test_who_runs_all_until_it_is_idle_does_not_wait_for_an_attempt_in_an_hour(delay_s):
+    engine = LastingEngine()
+    policy = RetryPolicy(attempts_max=2, min_delay_s=delay_s, max_delay_s=delay_s)
+    with trio.fail_after(30):
+        async with opened(engine, host=[peer(busy)]) as shem:
+            await shem.deploy(RELAY, name="relay", retry=policy)
+            await shem.submit("relay/w", "relay", ["a"], key="k", run=False)
+            await shem.run(until_idle=True)
+            expected = "failed" if delay_s < 1 else "retrying"
+            assert (await shem.worker("relay/w")).status == expected
+        async with opened(engine, host=[echo()]) as shem:
+            await shem.run(until_idle=True)
+            assert (await shem.worker("relay/w")).status == expected
