@@ -107,6 +107,8 @@ class DurableSession:
         """The derived key of the call that is being performed."""
         self.guest_time_ns = 0
         """`at` of the last entry that the guest caused or observed."""
+        self._live_behind = 0
+        """The last entry when the session went live."""
 
     # -- replay ------------------------------------------------------------------------------
 
@@ -256,6 +258,7 @@ class DurableSession:
             self.deferred.resume()
             self.phase = next_phase(self.phase, PhaseEvent.VALIDATED)
             self.live = True
+            self._live_behind = self.writer.last_index
             self.listener.on_live()
         self.deferred.start_incomplete()
 
@@ -373,7 +376,9 @@ class DurableSession:
         replay.
 
         In replay the next unconsumed hint of the level is taken; only if none is left does the
-        write try to drain the cursor, and while history remains it is dropped.
+        write try to drain the cursor, and while history remains it is dropped. Hints that are left
+        when the session goes live were written behind all that is recorded of the guest: as long as
+        it has only written the same again, they are its.
         """
         if not self.live:
             if self.cursor.take_log(level) is not None or self.cursor.peek() is not None:
@@ -384,6 +389,8 @@ class DurableSession:
             entry = Log(at=at, level=level, text=text.decode(), context=subject)
         except UnicodeDecodeError:
             entry = Log(at=at, level=level, text=text.decode(errors="replace"), octets=text)
+        if self._live_behind == self.writer.last_index and self.cursor.take_same_log(entry):
+            return
         with self.writer.lock:
             self.writer.append(entry)
             self.listener.on_output(entry)

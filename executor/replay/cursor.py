@@ -146,6 +146,19 @@ class Cursor:
                 return None
         return logs.popleft()[1]
 
+    def take_same_log(self, entry: Log) -> bool:
+        """Whether the next unconsumed log hint says what `entry` does; it is then consumed, else
+        none of them is there any more. Once the cursor is drained.
+        """
+        logs = self._logs.get(entry.level)
+        if logs:
+            said = logs[0][1]
+            if (said.text, said.octets, said.context) == (entry.text, entry.octets, entry.context):
+                logs.popleft()
+                return True
+        self._logs.clear()
+        return False
+
     def take_frame(self, parent_start: int) -> int | None:
         """The index of the next unconsumed frame of a call's stream; None if none is left up to the
         target. Who needs what the frame holds reads it again: there may be more of it than memory.
