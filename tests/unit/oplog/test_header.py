@@ -83,7 +83,7 @@ def test_a_header_that_ends_too_early_is_damaged(store, size):
 @pytest.mark.parametrize("use", ["reading", "writing"])
 @pytest.mark.parametrize("at", [20, 43, 44, 92, 137, 139, 143])
 def test_a_damaged_header_is_a_sentence_and_never_the_end_of_the_process(store, tmp_path, at, use):
-    """LMDB said `data format v254` of one of these, and ended in an assertion over another."""
+    """LMDB says `data format v254` of one of these, and ends in an assertion over another."""
     header = (store / "data.mdb").read_bytes()[: PAGE + META.size]
     newer = newer_meta(header)
     copy = tmp_path / "copy"
