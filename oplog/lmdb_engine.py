@@ -49,6 +49,7 @@ import lmdb
 from oplog.applying import COUNTS, OPLOG, PAYLOADS, Applying, last_index
 from oplog.directory import (
     DATA_NAME,
+    READERS_NAME,
     holds_store,
     make_directory,
     make_readers_table,
@@ -439,10 +440,12 @@ def _needed_bytes(environment: lmdb.Environment) -> int:
 
 
 def _opening_error(path: Path, error: lmdb.Error | OSError) -> OplogError:
-    """The refusal that a failed opening means."""
+    """The refusal that a failed opening of a file with a good header means."""
     if isinstance(error, DAMAGE):
         return OplogCorruptError(
-            f"{DATA_NAME} is damaged or is not an LMDB file", where=str(path), hint=RESTORE
+            f"{READERS_NAME} is damaged; nothing is stored in it",
+            where=str(path),
+            hint="end every process that uses the store: the next one makes it anew",
         )
     if "already open in this process" in str(error):
         return OplogBusyError(

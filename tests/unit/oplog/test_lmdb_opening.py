@@ -250,6 +250,29 @@ def test_a_second_process_is_refused_by_name_and_a_killed_one_is_replaced(path):
     engine.close()
 
 
+def test_a_damaged_table_of_readers_is_not_taken_for_damage_of_what_is_stored(path):
+    child = start_python(
+        """
+        import sys
+        from pathlib import Path
+        from oplog.lmdb_engine import LmdbEngine
+        engine = LmdbEngine.open(Path(sys.argv[1]))
+        print("opened", flush=True)
+        sys.stdin.read()
+        """,
+        path,
+    )
+    assert child.stdout.readline() == "opened\n"
+    with (path / "lock.mdb").open("r+b") as table:
+        table.write(b"no table")
+    with pytest.raises(OplogCorruptError, match=r"lock\.mdb is damaged; .*: end every process"):
+        LmdbEngine.open(path, readonly=True)
+    child.kill()
+    child.communicate()
+    LmdbEngine.open(path, readonly=True).close()
+    LmdbEngine.open(path).close()
+
+
 def test_a_second_opening_in_one_process_is_refused(path):
     engine = LmdbEngine.open(path)
     for readonly in (False, True):
