@@ -236,20 +236,24 @@ class AskedExecutor:
         """Hands over however the other process ends: what is to be run is the same whoever does
         it.
         """
-        exchange = await self._begin("run", wire.RunRequest(until_idle=until_idle))
         what = (
             "waits until nothing is left to run"
             if until_idle
             else "shows what is run there, and takes over when that one ends"
         )
-        self._report(f"{self._busy.message}: this one {what}")
+        told = False
         try:
-            await self._next(exchange, "answer", ignore_text)
+            exchange = await self._begin("run", wire.RunRequest(until_idle=until_idle))
+            try:
+                self._report(f"{self._busy.message}: this one {what}")
+                told = True
+                await self._next(exchange, "answer", ignore_text)
+            finally:
+                await exchange.close()
         except (HandedOver, ProcessKilled) as ended:
-            self._report("that process has ended: this one takes over")
+            if told:
+                self._report("that process has ended: this one takes over")
             raise HandedOver from ended
-        finally:
-            await exchange.close()
 
     async def close(self) -> None:
         """Ends the waiting for what was accepted; it goes on without."""

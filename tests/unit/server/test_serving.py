@@ -20,6 +20,7 @@ from executor.records import InitialFile
 from executor.requests import WaveArguments
 from executor.server.client import HandedOver, NotServed, ask
 from executor.server.door import SOCKET_NAME, Door, short_path
+from executor.server.exchange import ConnectionLost, Exchange
 from executor.server.serving import open_served
 from tests.support import guests
 
@@ -218,6 +219,46 @@ def test_a_process_that_ended_in_order_hands_over_and_a_killed_one_is_named(tmp_
         async with served(tmp_path):
             pass
         assert not (tmp_path / SOCKET_NAME).exists()
+
+    run(case)
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["in order", "killed"])
+@pytest.mark.parametrize("told", [True, False], ids=["later", "at once"])
+def test_who_runs_everything_is_handed_over_to_however_the_process_ended(
+    tmp_path, monkeypatch, removed, told
+):
+    def end(door):
+        if removed:
+            door.remove()
+        door.close()
+
+    async def case():
+        door = Door.open(tmp_path)
+
+        async def sent(*_):
+            end(door)
+            raise ConnectionLost
+
+        if not told:
+            monkeypatch.setattr(Exchange, "send", sent)
+        reports = []
+        async with (
+            ask(tmp_path, {"report": reports.append}, BUSY) as asked,
+            trio.open_nursery() as nursery,
+        ):
+
+            async def run_all():
+                with pytest.raises(HandedOver):
+                    await asked.run(until_idle=True)
+
+            nursery.start_soon(run_all)
+            if told:
+                while not reports:  # noqa: ASYNC110  # nobody tells
+                    await trio.sleep(0.01)
+                end(door)
+        waits = "the store is in use: this one waits until nothing is left to run"
+        assert reports == ([waits, "that process has ended: this one takes over"] if told else [])
 
     run(case)
 
