@@ -278,7 +278,7 @@ class Executor:
         if timeout_s is None:
             state = await worker.wait(key)
         else:
-            with trio.move_on_after(timeout_s):
+            with trio.move_on_after(max(0, timeout_s)):
                 state = await worker.wait(key)
             state = state or worker.key_state(key)
         if state is None:

@@ -21,7 +21,7 @@ from executor.errors import BadArguments
 from executor.records import PromiseRecord, time_text
 from executor.server.operations import Operations
 from executor.server.shapes import promise_json, promise_page_json
-from executor.services.promises import VALUE_BYTES_MAX
+from executor.services.promises import INDEX_MAX, VALUE_BYTES_MAX
 from executor.wasm.types import ListType, Primitive
 from executor.wasm.wave import format_wave, parse_wave
 from executor.worker.reader import PROMISES_PER_PAGE
@@ -30,7 +30,6 @@ PAGE_MAX: Final = 1_000
 HEADING: Final = ("PROMISE", "STATUS", "CREATED", "COMPLETED", "VALUE")
 TEXT: Final = Primitive("string")
 NUMBERS: Final = ListType(Primitive("u8"))
-INDEX_MAX: Final = 2**64 - 1
 TOO_LONG: Final = VALUE_BYTES_MAX + 1
 SHOWN_MAX: Final = 60
 """Characters of a value in a list."""

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 VALUE_BYTES_MAX: Final = 1 << 20
 """Of what a promise is completed with. A guest gets it in one piece, 32 bytes of memory a byte."""
+INDEX_MAX: Final = (1 << 64) - 1
 PAGE_ROWS: Final = 32
 """Each may hold a value: a page is at most that many mebibytes."""
 
@@ -38,7 +39,8 @@ class PromiseId(msgspec.Struct, frozen=True):
 
     @property
     def row_key(self) -> bytes:
-        return self.worker_id + self.index.to_bytes(8, "big")
+        """Numbers that no entry has sort before or behind all."""
+        return self.worker_id + min(max(self.index, 0), INDEX_MAX).to_bytes(8, "big")
 
     def __str__(self) -> str:
         """Its name in the oplog and in the rows of those who wait."""

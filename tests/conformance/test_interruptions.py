@@ -98,6 +98,7 @@ def test_a_guest_that_computes_is_left_in_a_crash_and_computes_again():
             assert (await shem.crash("adder/w")).divergence is None
             assert worker_entries(engine, "adder/w") == before
             outcome = await shem.wait("adder/w", "endless", timeout_s=0.02)
+            assert await shem.wait("adder/w", "endless", timeout_s=-1) == outcome
             assert outcome.status == "pending"
             assert await shem.invoke("adder/other", "add", [1]) == 1
 

@@ -268,8 +268,13 @@ async def test_a_value_has_a_bound_and_an_unknown_promise_is_refused():
             await shem.complete_promise(W, number, bytes(VALUE_BYTES_MAX + 1))
         assert await shem.complete_promise(W, number, bytes(VALUE_BYTES_MAX))
         assert await shem.invoke(W, "poll", [promise_id(shem, number)]) == bytes(VALUE_BYTES_MAX)
-        with pytest.raises(UnknownPromise):
-            await shem.complete_promise(W, number + 1, b"")
+        for unknown in (number + 1, -1, 2**64, 10**30):
+            with pytest.raises(UnknownPromise):
+                await shem.complete_promise(W, unknown, b"")
+            with pytest.raises(UnknownPromise):
+                await shem.promise(W, unknown)
+        assert (await shem.promises(W, after=10**30)).promises == ()
+        assert len((await shem.promises(W, after=-1)).promises) == 1
         with pytest.raises(WorkerNotFound):
             await shem.complete_promise("approval/nobody", number, b"")
 

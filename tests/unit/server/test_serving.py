@@ -180,6 +180,7 @@ def test_requests_that_cannot_be_read_are_refused_in_words(tmp_path):
                 (post("delete", '{"worker": 5}'), 400, "usage"),
                 (post("delete", '{"worker": "adder/w", "more": 1}'), 400, "usage"),
                 (post("delete", '{"worker": "adder/w"}'), 404, "unknown-worker"),
+                (post("delete", '{"worker": ""}'), 404, "unknown-worker"),
                 (
                     post("submit", '{"worker": "a/w", "function": "\\ud800"}'),
                     404,
