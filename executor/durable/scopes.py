@@ -16,8 +16,8 @@ happens as a whole, and its keys are counted from the start, so they are the sam
 
 What the block did in a completed scope does not happen in replay, nor does what it left behind in
 the guest: that is its author's part, as is whether it may be repeated. What the host counts, the
-numbers of handles and of spans, is recorded with the end of the scope, so that what comes behind
-it has the same ones whether or not the block runs.
+numbers of handles and of spans, is recorded with the end of the scope if the block made any, so
+that what comes behind it has the same ones whether or not the block runs.
 """
 
 import msgspec
@@ -40,8 +40,9 @@ SCOPE = "golem:durability/durability.begin-durable-function"
 WRITES = (WRITE_REMOTE, WRITE_REMOTE_BATCHED)
 
 
-def begin(session: DurableSession, function_type: FunctionType) -> int:
-    """The index of a scope's start; the zone's in a zone that persists nothing.
+def begin(session: DurableSession, function_type: FunctionType, handles: int) -> int:
+    """The index of a scope's start; the zone's in a zone that persists nothing. `handles` is the
+    number of the last handle.
 
     Raises: GuestError if the block may not run again.
     """
@@ -72,6 +73,7 @@ def begin(session: DurableSession, function_type: FunctionType) -> int:
         modes.begin_region(index)
         modes.wrote = modes.wrote or function_type != READ_LOCAL
     session.scopes[index] = completed_at
+    session.made[index] = handles, session.trace.count
     return index
 
 
@@ -103,7 +105,9 @@ def end(session: DurableSession, index: int, handles: int) -> int:
         return max(handles, counts.handles)
     if not session.live:
         session.go_live_for(f"the end of the scope that begins at {index}")
-    session.append_end(index, Raw(encode_value(Counts(handles, session.trace.count))))
+    made = handles, session.trace.count
+    counted = ABSENT if made == session.made[index] else Raw(encode_value(Counts(*made)))
+    session.append_end(index, counted)
     session.modes.end_region(index)
     return handles
 

@@ -95,6 +95,8 @@ class DurableSession:
         self.trace = Trace(worker, writer.worker_id)
         self.scopes: dict[int, int] = {}
         """Open scopes: where each began, and where its recorded end lies, 0 if there is none."""
+        self.made: dict[int, tuple[int, int]] = {}
+        """How many handles and spans there were where each scope began."""
         self.decisions: dict[int, str] = {}
         """The last choice for each call that an owner decided upon, by its start."""
         self.keys = CallKeys(writer.worker_id, self.modes)
@@ -292,6 +294,7 @@ class DurableSession:
     def enter_invocation(self, index: int, started: InvocationStarted) -> None:
         self.keys.enter_invocation(started.key)
         self.scopes.clear()
+        self.made.clear()
         self.trace.enter_invocation(started)
         self.invocation_index = index
         self.guest_time_ns = started.at

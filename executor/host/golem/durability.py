@@ -93,7 +93,7 @@ def type_of(function_type: Variant) -> FunctionType:
 
 
 def begin(state: Any, function_type: Variant) -> int:
-    return scopes.begin(state.session, type_of(function_type))
+    return scopes.begin(state.session, type_of(function_type), state.handles.last)
 
 
 def end(
