@@ -92,7 +92,7 @@ def refused(shem, arguments, *, kind, says, path=None):
         (("empty.wasm",), "component-rejected", "cut short: it has 0 bytes: empty.wasm"),
         (("script.wasm",), "component-rejected", "not WebAssembly: it begins with b'#!/b'"),
         (("core.wasm",), "component-rejected", "a core WebAssembly module, not a component"),
-        (("cut.wasm",), "component-rejected", "not a valid component"),
+        (("cut.wasm",), "component-rejected", "cut short: section range"),
         (("torn.wat",), "component-rejected", "the WAT text does not parse"),
         (("preview3.wat",), "component-rejected", "asynchronous functions of WASI 0.3"),
         (("missing.wat",), "component-rejected", "a:b/c@1.0.0: this interface is not offered;"),
