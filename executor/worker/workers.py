@@ -297,10 +297,10 @@ def runs_now(loop: InvocationLoop) -> bool:
     waits without an instance, as one that sleeps for so long.
     """
     status, services = loop.worker.status, loop.worker.services
-    if status.state == "retrying" and not loop.loaded:
-        left_ns = min(status.retry_at - services.sources.wall_ns(), status.retry_delay)
-        return left_ns <= services.suspend_after_s * NS_PER_S
-    return loop.has_work()
+    if status.state != "retrying" or loop.loaded:
+        return loop.has_work()
+    left_ns = min(status.retry_at - services.sources.wall_ns(), status.retry_delay)
+    return left_ns <= services.suspend_after_s * NS_PER_S and loop.has_work()
 
 
 def _exists_with(worker: str, other: str, kept: str) -> AlreadyExists:

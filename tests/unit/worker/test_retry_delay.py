@@ -5,6 +5,7 @@ import trio
 import trio.testing
 
 from executor import Ok, RetryPolicy, Transient
+from executor.errors import ComponentRejected
 from oplog.entry import Error
 from tests.support.executors import LastingEngine, deployed, opened, worker_entries
 from tests.support.programs import RELAY, echo, peer
@@ -69,3 +70,18 @@ async def test_who_runs_all_until_it_is_idle_does_not_wait_for_an_attempt_in_an_
         async with opened(engine, host=[echo()]) as shem:
             await shem.run(until_idle=True)
             assert (await shem.worker("relay/w")).status == expected
+
+
+@trio.testing.trio_test
+async def test_who_runs_all_until_it_is_idle_does_not_wait_for_a_due_attempt_that_stands_still():
+    engine = LastingEngine()
+    asleep = Asleep()
+    with trio.fail_after(30):
+        async with deployed(engine=engine, host=[peer(busy)], sources=asleep) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await asleep.fell_asleep.wait()
+        later = FakeSources(wall_ns=asleep.wall + HOUR_NS)
+        async with opened(engine, sources=later) as shem:
+            with pytest.raises(ComponentRejected, match="demo:relay/peer"):
+                await shem.run(until_idle=True)
+            assert (await shem.worker("relay/w")).status == "retrying"
