@@ -18,6 +18,7 @@ from typing import Final
 from oplog.directory import DATA_NAME
 from oplog.errors import OplogCorruptError, OplogError
 from oplog.header import Meta, read_header
+from oplog.room import refusal
 
 READ_THROUGH: Final = (
     "import sys; from oplog.lmdb_engine import read_through; sys.exit(read_through(sys.argv[1]))"
@@ -29,8 +30,14 @@ RESTORE: Final = f"restore {DATA_NAME} from a copy"
 
 
 def require_header(path: Path) -> Meta:
-    """How the file of a store begins. Raises: OplogCorruptError if that is damaged."""
-    header = read_header(path / DATA_NAME)
+    """How the file of a store begins. Raises: OplogCorruptError if that is damaged, OplogError if
+    it cannot be read.
+    """
+    try:
+        header = read_header(path / DATA_NAME)
+    except OSError as error:
+        hint = f"{DATA_NAME} must be a file that can be read"
+        raise refusal("the store cannot be opened", error, path, hint) from error
     if header is None:
         raise OplogCorruptError(
             f"{DATA_NAME} is damaged at its beginning, or is no file of LMDB",

@@ -5,7 +5,7 @@ import lmdb
 import pytest
 
 from oplog.codec import encode_entry
-from oplog.directory import LOCK_NAME
+from oplog.directory import DATA_NAME, LOCK_NAME
 from oplog.engine import Batch
 from oplog.entry import Log, NoOp
 from oplog.errors import (
@@ -220,10 +220,12 @@ def test_a_place_where_no_store_can_be_is_named_with_what_to_do(tmp_path, name, 
         ("file/store", "there is no store"),
         ("/dev/null", "there is no store"),
         ("x" * 300, "the store cannot be opened: File name too long: .*: name"),
+        ("folder", "the store cannot be opened: Is a directory: .*folder: data.mdb must be a file"),
     ],
 )
 def test_a_place_that_cannot_be_read_as_a_store_is_named_with_what_to_do(tmp_path, name, says):
     (tmp_path / "file").write_text("")
+    (tmp_path / "folder" / DATA_NAME).mkdir(parents=True)
     with pytest.raises(OplogError, match=says):
         LmdbEngine.open(tmp_path / name, readonly=True)
 
