@@ -282,7 +282,8 @@ class DeferredCalls:
         there is none. Under the worker's lock.
         """
         waited = self._session.open_start
-        oldest = next((call.index for call in self._calls if call.state is CallState.OPEN), 0)
+        calls = list(self._calls)  # in one step: the guest may begin another meanwhile
+        oldest = next((call.index for call in calls if call.state is CallState.OPEN), 0)
         return min(waited or oldest, oldest or waited)
 
     @property
