@@ -62,7 +62,7 @@ class Lookups:
             if lookup.wanted:
                 try:
                     lookup.found = await resolved(lookup.host, lookup.port)
-                except (OSError, UnicodeError) as error:
+                except (OSError, ValueError, RuntimeError) as error:  # or no thread is to be had
                     lookup.error = error
         lookup.done.set()
 

@@ -27,6 +27,8 @@ class Servers:
         assert self.answering.wait(30)
         if host == b"unknown.test":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        if host == b"busy.test":
+            raise RuntimeError("can't start new thread")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", port))]
 
 
@@ -73,6 +75,8 @@ async def test_who_waits_hears_of_a_failure(servers):
             await lookups.addresses("ä" * 64 + ".test", 80)
         with pytest.raises(socket.gaierror):
             await lookups.addresses("unknown.test", None)
+        with pytest.raises(RuntimeError, match="thread"):
+            await lookups.addresses("busy.test", 80)
 
 
 @trio_test
