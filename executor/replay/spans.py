@@ -2,16 +2,18 @@
 
 A *cut* after entry i is legal if nothing is open there: a jump or revert that kept half of a pair
 would leave a call that nobody ends. A jump's own target may lie in a region, but not in a call.
-The marker of a deferred call's delivery belongs to the pair, if it lies in the same invocation:
-else a revert would keep an answer and forget that it was seen. Whoever knows which calls have one
-says so. A call that outlives its invocation holds up no cut behind that.
+The marker of a deferred call's delivery belongs to the pair in the invocation in which it lies:
+else a revert would keep an answer and forget that it was seen. Whoever knows where markers lie says
+so. A call that outlives its invocation holds up no cut between that and its marker's.
 
 Pure, and incremental: what is open after a visible entry follows from the visible ones before it.
 Whatever hid others when that entry was the last one hides them still, or was itself undone by a
 revert that hides them. A cut may also lie right behind a jump or revert that counts.
 """
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -42,7 +44,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     invocation: int = 0
     """Index of the `invocation-started`, 0 between invocations."""
     calls: frozenset[int] = frozenset()
-    """Starts without a terminal, or without their marker."""
+    """Starts without a terminal, or whose marker is still to come in the invocation."""
     regions: tuple[int, ...] = ()
     """Begins of atomic regions and scopes, outermost first."""
     zone: int = 0
@@ -61,13 +63,16 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING: Final = Open()
 
+Observed = Mapping[int, AbstractSet[int]]
+"""The starts of calls with a visible marker, by the `invocation-started` before that."""
+
 
 class Spans:
     """What is open, entry by entry, in an oplog or its part from one invocation on."""
 
-    def __init__(self, regions: Regions, observed: AbstractSet[int] = frozenset()) -> None:
-        """`observed`: the starts of calls of which a visible marker follows; such a call is open
-        until then, and any other until its `end`.
+    def __init__(self, regions: Regions, observed: Observed = MappingProxyType({})) -> None:
+        """A call is open until its `end`, and in the invocation in which it is `observed` until its
+        marker.
         """
         self._regions = regions
         self._observed = observed
@@ -89,8 +94,15 @@ class Spans:
         return True
 
     def _step(self, index: int, entry: Entry) -> None:
-        if not isinstance(entry, End) or entry.start_index not in self._observed:
-            self.now = step(self.now, index, entry)
+        if isinstance(entry, End) and entry.start_index in self._seen_in(self.now.invocation):
+            return
+        self.now = step(self.now, index, entry)
+        if isinstance(entry, InvocationStarted):
+            before = frozenset(start for start in self._seen_in(index) if start < index)
+            self.now = msgspec.structs.replace(self.now, calls=before)
+
+    def _seen_in(self, invocation: int) -> AbstractSet[int]:
+        return self._observed.get(invocation, frozenset())
 
 
 def is_begin(entry: Entry) -> bool:

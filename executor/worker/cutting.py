@@ -13,7 +13,7 @@ import trio
 
 from executor.errors import UsageError
 from executor.replay.regions import Regions
-from executor.replay.spans import Open, Spans
+from executor.replay.spans import Observed, Open, Spans
 from executor.services.promises import deletions
 from executor.worker.commits import store_error
 from executor.worker.entries import PAGE_ENTRIES, WorkerEntries
@@ -310,14 +310,18 @@ def refused_cut(worker: Worker, cut: int, tail: int) -> UsageError:
     )
 
 
-def observed_calls(entries: WorkerEntries, regions: Regions, last: int) -> set[int]:
-    """The starts of calls whose answer the guest has seen, or dropped unseen. Blocks."""
-    return {
-        entry.start_index
-        for index, entry in committed_entries(entries, 1, last)
-        if isinstance(entry, CompletionDelivered | CompletionDiscarded)
-        and not regions.hides(index, entry)
-    }
+def observed_calls(entries: WorkerEntries, regions: Regions, last: int) -> Observed:
+    """The calls whose answer the guest has seen, or dropped unseen. Blocks."""
+    found: dict[int, set[int]] = {}
+    invocation = 0
+    for index, entry in committed_entries(entries, 1, last):
+        if regions.hides(index, entry):
+            continue
+        if isinstance(entry, InvocationStarted):
+            invocation = index
+        elif isinstance(entry, CompletionDelivered | CompletionDiscarded):
+            found.setdefault(invocation, set()).add(entry.start_index)
+    return found
 
 
 def open_text(state: Open) -> str:

@@ -74,13 +74,17 @@ def test_a_call_is_open_from_its_start_to_its_terminal(terminal):
 @pytest.mark.parametrize("marker", [CompletionDelivered, CompletionDiscarded])
 def test_a_call_that_is_known_to_be_observed_is_open_up_to_its_marker(marker):
     entries = [STARTED, START, START, end(2), end(3), marker(at=AT, start_index=2), FINISHED]
-    spans = Spans(Regions(), {2})
+    spans = Spans(Regions(), {1: {2}})
     found = {i: spans.now for i, entry in enumerate(entries, 1) if spans.add(i, entry)}
     assert [found[i].calls for i in range(2, 7)] == [{2}, {2, 3}, {2, 3}, {2}, set()]
-    spans = Spans(Regions(), {2})
-    for index, entry in enumerate([*entries[:5], FINISHED, STARTED], 1):
-        spans.add(index, entry)
-    assert spans.now.legal, "whoever observes it in a later invocation holds up no cut between them"
+
+
+def test_a_call_that_is_observed_in_a_later_invocation_is_open_there_and_not_in_between():
+    marker = CompletionDelivered(at=AT, start_index=2)
+    entries = [STARTED, START, end(2), FINISHED, STARTED, FINISHED, STARTED, NO_OP, marker]
+    spans = Spans(Regions(), {7: {2}})
+    found = {i: spans.now.calls for i, entry in enumerate(entries, 1) if spans.add(i, entry)}
+    assert [i for i, calls in found.items() if calls] == [2, 7, 8]
 
 
 def test_regions_nest_and_the_end_of_an_outer_one_ends_those_inside():
