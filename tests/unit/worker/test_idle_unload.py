@@ -3,8 +3,9 @@ import trio.testing
 
 from executor import Executor, Ok
 from executor.worker import loop, memory
+from executor.worker.loop import InvocationLoop
 from tests.support import guests
-from tests.support.executors import deployed
+from tests.support.executors import deployed, until
 from tests.support.programs import Gate
 
 
@@ -37,12 +38,15 @@ async def test_idle_instances_are_given_up_while_memory_is_scarce_and_no_others(
     monkeypatch.setattr(memory, "own_bytes", lambda: used[0])
     gate = Gate()
     names = [f"relay/{number}" for number in range(5)]
+    given_up = []
+    unload = InvocationLoop.unload
 
+    def unload_told(invocation_loop):
+        given_up.append(invocation_loop.worker.name)
+        unload(invocation_loop)
+
+    monkeypatch.setattr(InvocationLoop, "unload", unload_told)
     async with deployed(host=[gate.call], memory_bytes_max=100) as shem:
-
-        async def loaded():
-            return [name for name in names if (await shem.worker(name)).loaded]
-
         with trio.fail_after(30):
             for name in names:
                 assert await shem.invoke(name, "count") == 0
@@ -50,11 +54,11 @@ async def test_idle_instances_are_given_up_while_memory_is_scarce_and_no_others(
             await gate.entered.wait()
             used[0] = 100
             await trio.sleep(0.1)
-            assert await loaded() == names
+            assert given_up == []
             used[0] = 101
-            while (left := await loaded()) != names[:1]:  # which executes
-                assert left == names[:1] + names[-len(left) + 1 :], "idle longest, gone first"
-                await trio.sleep(0.001)
+            await until(lambda: not any(map(shem._workers.is_loaded, names[1:])))
+            assert given_up == names[1:], "idle longest, gone first"
+            assert (await shem.worker(names[0])).loaded, "it executes"
             gate.go.set()
             assert (await shem.wait(names[0], "k")).value == Ok("a!")
             used[0] = 0
