@@ -223,7 +223,7 @@ def test_a_second_run_says_who_runs_the_store_and_takes_over_when_that_one_is_go
 def test_a_run_until_idle_finishes_the_work_of_a_process_that_is_killed(terminals):
     server = terminals.serve()
     spinning = terminals.start("invoke", "adder/w", "spin")
-    terminals.until(lambda: terminals.has_work("adder/w"))
+    terminals.until(lambda: terminals.status("adder/w") == "running")  # its command waits for it
     second = terminals.start("run", "--until-idle")
     assert second.process.stderr.readline().endswith("waits until nothing is left to run\n")
     server.kill()
