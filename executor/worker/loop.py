@@ -208,7 +208,8 @@ class InvocationLoop:
 
     async def _lose_resident(self, *, writes_awaited_s: float = WRITES_AWAITED_MAX_S) -> None:
         """Leaves the instance: its effects end, and what it appended is committed. Without time for
-        writes it is a crash, which leaves no word of those that had not begun.
+        writes it is a crash, which leaves no word of those that had not begun; nobody needs one
+        behind the outcome of their invocation.
         """
         resident, self.resident = self.resident, None
         if resident is None:
@@ -217,7 +218,7 @@ class InvocationLoop:
             await resident.close(writes_awaited_s=writes_awaited_s)
             if self.worker.writer.failed is None:
                 try:
-                    if writes_awaited_s:
+                    if writes_awaited_s and self.worker.status.current is not None:
                         append_unbegun(self.worker, resident.session.effects.take_unbegun())
                     await self.worker.commit()
                 except StoreError as error:

@@ -9,9 +9,8 @@ from trio.testing import wait_all_tasks_blocked
 from executor import WaveArguments
 from executor.errors import BadArguments, GuestError, PreviousFailed, Uncertain, UsageError
 from executor.worker.rows import read_worker_id
-from oplog.codec import decode_entry
 from oplog.entry import Decision, End, Interrupted, InvocationFinished, Jump, Start
-from tests.support.engines import Hold
+from tests.support.engines import HeldStart
 from tests.support.executors import (
     LastingEngine,
     check_rows,
@@ -216,20 +215,6 @@ def test_with_idempotence_off_the_guest_sees_an_answer_only_once_it_is_committed
         assert seen == [0, 2]
 
     run(case)
-
-
-class HeldStart(Hold):
-    """Keeps the committer inside the first write of a `start`."""
-
-    def __init__(self):
-        super().__init__()
-        self.armed = True
-
-    def __call__(self, batches):
-        entries = [decode_entry(raw) for batch in batches for _, _, raw in batch.entries]
-        if self.armed and any(isinstance(entry, Start) for entry in entries):
-            self.armed = False
-            super().__call__(batches)
 
 
 @asynccontextmanager

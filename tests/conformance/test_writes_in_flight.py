@@ -21,7 +21,15 @@ from oplog.entry import (
     Start,
 )
 from tests.support import guests
-from tests.support.executors import LastingEngine, opened, run, until, worker_entries
+from tests.support.engines import HeldStart
+from tests.support.executors import (
+    LastingEngine,
+    opened,
+    run,
+    status_of,
+    until,
+    worker_entries,
+)
 from tests.support.http_server import http_server
 
 WORKER = "poster/w"
@@ -140,6 +148,34 @@ def test_a_trap_leaves_a_write_time_to_end():
                 await invoke(shem, world, "P0a1t0")
             assert len(world.server.requests) == 1
             assert world.end_of_the_write() < 1 + world.kinds().index(InvocationFinished)
+
+    run(case)
+
+
+def test_a_write_that_had_not_begun_when_its_invocation_failed_leaves_the_worker_failed():
+    """Also if the process ends before that is durable."""
+
+    async def case():
+        hold = HeldStart(of=HANDLE)
+        engine = LastingEngine(on_write=hold)
+        wasm = guests.poster_component()
+
+        async def let_go(loop):
+            await until(lambda: loop._closed)
+            hold.go.set()
+
+        async with (
+            trio.open_nursery() as nursery,
+            opened(engine, host=[World([]).peer()]) as shem,
+        ):
+            await shem.deploy(wasm, name="poster", allow_net=["127.0.0.1"])
+            await shem.submit(WORKER, "run", ["127.0.0.1:1", "m0P0t0"], key="k")
+            await until(hold.entered.is_set)
+            loop = shem._workers._loops[WORKER]
+            await until(lambda: loop.worker.status.state == "failed")
+            nursery.start_soon(let_go, loop)
+        assert type(worker_entries(engine, WORKER)[-1][1]) is InvocationFinished
+        assert status_of(engine, WORKER).state == "failed"
 
     run(case)
 

@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Callable, Sequence
 
+from oplog.codec import decode_entry
 from oplog.engine import Batch, Engine
+from oplog.entry import Start
 from oplog.errors import OplogError
 
 
@@ -78,3 +80,20 @@ class Hold:
     def __call__(self, _batches):
         self.entered.set()
         assert self.go.wait(30)
+
+
+class HeldStart(Hold):
+    """Keeps the committer inside the first write of a `start`, of this function if one is named."""
+
+    def __init__(self, of: str = "") -> None:
+        super().__init__()
+        self._of = of
+        self._armed = True
+
+    def __call__(self, batches):
+        entries = [decode_entry(raw) for batch in batches for _, _, raw in batch.entries]
+        if self._armed and any(
+            isinstance(entry, Start) and self._of in {"", entry.function} for entry in entries
+        ):
+            self._armed = False
+            super().__call__(batches)
