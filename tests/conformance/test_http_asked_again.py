@@ -11,7 +11,8 @@ from executor.durable.effects import perform_effect
 from executor.durable.retry import RetryPolicy
 from executor.durable.retry_rules import RetryRule, RetryRules, recorded_retry_rules
 from executor.services.egress import EgressPolicy
-from oplog.entry import End, Error
+from executor.wasm.values import Variant
+from oplog.entry import End, Error, Start
 from tests.support.http_guest import Client
 from tests.support.http_server import http_server, pattern_bytes
 from tests.support.python_guest import world
@@ -88,6 +89,27 @@ async def test_what_may_not_be_reached_any_more_is_not_asked_again():
             assert len(server.requests) == 1
             replayed = await around.run(reading(server), again.entries)
             assert (replayed.trace, replayed.entries) == (again.trace, again.entries)
+
+
+@trio_test
+async def test_who_waits_for_the_trailers_of_what_may_not_be_asked_for_again_hears_so():
+    def program(guest):
+        client = Client(guest, server.authority)
+        guest.call("golem:api/host.set-idempotence-mode", False)
+        guest.tell(client.trailers(*client.stream(client.response(client.post("/whole", b"x")))))
+
+    with http_server(lambda _request: WHOLE) as server:
+        async with world() as around:
+            live = await around.run(program)
+            assert live.trace == [None]
+            [waits] = [
+                index
+                for index, entry in enumerate(live.entries, 1)
+                if isinstance(entry, Start) and entry.function == "wasi:http/types.trailers"
+            ]
+            again = await around.run(program, live.entries[:waits])
+            assert (again.trace, again.lost) == ([Variant("connection-terminated")], None)
+            assert len(server.requests) == 1
 
 
 def answering(*answers):

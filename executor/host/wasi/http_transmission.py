@@ -248,7 +248,8 @@ class Transmission:
     async def _arrived(self, count: int) -> Piece | Failure:
         while (found := self.take(count)) is None:
             self.demand()
-            await self.signal.wait()
+            if self._failure is None:  # that nothing comes may be known at once
+                await self.signal.wait()
         return found
 
     async def drained(self) -> Piece | Failure:
