@@ -9,6 +9,7 @@ come to its point, is the last that was to be killed.
 import errno
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import count, repeat
 from pathlib import Path
 from queue import SimpleQueue
@@ -16,7 +17,7 @@ from random import Random
 from signal import SIGKILL
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -26,9 +27,6 @@ from executor.torture.children import Children
 from executor.torture.crash_points import KINDS, Point, PointKind
 from executor.torture.plan import AnyEvent, AnyStep, Counted, Outcome, Plan, Refused, decode_event
 from executor.torture.verdict import Case, Verdict, judge
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 CHAIN_LENGTH_MAX: Final = 100
 LATER_S: Final = 0.003
@@ -87,7 +85,7 @@ class Lab:
         """Held while undisturbed runs are made, and for a look at what they agree on."""
         self._reference: Reference | None = None
         self._counts: dict[PointKind, int] = {}
-        self._done: SimpleQueue[Future[Tried] | None] = SimpleQueue()
+        self._done = SimpleQueue[Future[Tried] | None]()
         """Cases that were tried, None if no more are wanted."""
 
     # -- one case ----------------------------------------------------------------------------
