@@ -21,6 +21,7 @@ from executor.services.promises import PromiseId, Promises
 from executor.sources import Sources
 from executor.worker.status import Status
 from oplog.engine import Engine
+from oplog.errors import OplogCorruptError
 
 LOOK_AGAIN_NS: Final = 60_000_000_000
 """The machine's wall clock may be set meanwhile."""
@@ -81,8 +82,13 @@ class Wakeups:
         self._changed.set()
 
     def is_settled(self, promises: Iterable[str]) -> bool:
-        """Whether a worker that waits for these promises waits for nothing more."""
-        return any(self._promises.is_settled(PromiseId.of_name(name)) for name in promises)
+        """Whether a worker that waits for these promises waits for nothing more. Who waits for one
+        whose row is damaged is to run: it meets that, and nobody else does.
+        """
+        try:
+            return any(self._promises.is_settled(PromiseId.of_name(name)) for name in promises)
+        except OplogCorruptError:
+            return True
 
     def _settled(self, promise: PromiseId) -> None:
         self._settled_promises.append(promise)

@@ -101,6 +101,24 @@ async def test_a_worker_that_waits_long_is_only_rows_and_goes_on_with_the_value(
 
 
 @trio.testing.trio_test
+async def test_a_damaged_promise_is_told_by_the_worker_that_waits_for_it_and_the_others_go_on():
+    engine, sources = LastingEngine(), StillSources()
+    async with approval(engine, sources=sources) as shem:
+        await waiting(shem, engine, sources)
+        number = await waiting(shem, engine, sources, key="l", worker="approval/v")
+    [damaged] = [
+        key for key, _ in promise_rows(engine) if key.startswith(read_worker_id(engine, W))
+    ]
+    assert engine.write([Batch(rows=[Row("promises", damaged, b"?")])]) == [None]
+    with trio.fail_after(30):
+        async with opened(engine, sources=sources) as shem:
+            with pytest.raises(StoreError, match=r"the row of promise .* is damaged"):
+                await shem.run(until_idle=True)
+            assert await shem.complete_promise("approval/v", number, b"yes")
+            assert await decided(shem, "l", "approval/v") == ("a bridge", "yes", 1)
+
+
+@trio.testing.trio_test
 async def test_days_later_another_process_decides_and_yet_another_goes_on():
     engine, sources = LastingEngine(), StillSources()
     async with approval(engine, sources=sources) as shem:
