@@ -292,12 +292,13 @@ class DeferredCalls:
         return any(call.state is CallState.OPEN and call.error is None for call in self._calls)
 
     async def writes_ended(self) -> None:
-        """Returns once no remote write is under way. Raises: what one failed with."""
-        for call in list(self._calls):
-            if call.function_type == WRITE_REMOTE:
-                while call.state is CallState.OPEN and call.error is None:
-                    await call.signal.wait()
-                self._raise_failure(call)
+        """Returns once no remote write is under way. Raises: what one failed with, then as well."""
+        writes = [call for call in self._calls if call.function_type == WRITE_REMOTE]
+        for call in writes:
+            while call.state is CallState.OPEN and call.error is None:
+                await call.signal.wait()
+        for call in writes:
+            self._raise_failure(call)
 
     # ------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from executor import Transient, WaveArguments, host_function
+from executor.durable.effects import perform_effect
 from executor.errors import BadArguments, GuestError, GuestTrap, Uncertain, UsageError
 from oplog.entry import (
     CompletionDelivered,
@@ -84,12 +85,12 @@ class World:
 
 
 @asynccontextmanager
-async def posting(*answers):
+async def posting(*answers, **options):
     world = World(list(answers))
     with http_server(world.otherwise) as server:
         world.server = server
         async with trio.open_nursery() as world.nursery:
-            async with opened(world.engine, host=[world.peer()]) as shem:
+            async with opened(world.engine, host=[world.peer()], **options) as shem:
                 wasm = guests.poster_component()
                 await shem.deploy(wasm, name="poster", allow_net=["127.0.0.1"])
                 yield shem, world
@@ -176,6 +177,31 @@ def test_a_write_that_had_not_begun_when_its_invocation_failed_leaves_the_worker
             nursery.start_soon(let_go, loop)
         assert type(worker_entries(engine, WORKER)[-1][1]) is InvocationFinished
         assert status_of(engine, WORKER).state == "failed"
+
+    run(case)
+
+
+def test_a_write_that_fails_is_the_outcome_once_the_others_have_ended():
+    requested = []
+
+    def perform(effect):
+        if effect.function == HANDLE:
+            requested.append(effect.key)
+            if len(requested) == 1:
+                raise GuestError("it fails")
+        return perform_effect(effect)
+
+    async def case():
+        async with posting(7, perform=perform) as (shem, world):
+            with pytest.raises(GuestError, match="it fails"):
+                await invoke(shem, world, "P0P1a1")
+            assert len(world.server.requests) == 1
+            ended = [
+                e.start_index for _, e in worker_entries(world.engine, WORKER) if type(e) is End
+            ]
+            assert world.start_of_the_write() not in ended, "the one that failed"
+            assert len(ended) == 2
+            assert world.kinds()[-1] is InvocationFinished
 
     run(case)
 
