@@ -110,7 +110,7 @@ class DurableSession:
         self.guest_time_ns = 0
         """`at` of the last entry that the guest caused or observed."""
         self._live_behind = 0
-        """The last entry when the session went live."""
+        """The last entry when the session had gone live."""
 
     # -- replay ------------------------------------------------------------------------------
 
@@ -260,9 +260,9 @@ class DurableSession:
             self.deferred.resume()
             self.phase = next_phase(self.phase, PhaseEvent.VALIDATED)
             self.live = True
-            self._live_behind = self.writer.last_index
             self.listener.on_live()
         self.deferred.start_incomplete()
+        self._live_behind = self.writer.last_index
 
     def next_invocation(self) -> InvocationStarted | None:
         """Consumes the next recorded invocation; None if the cursor is drained."""

@@ -6,10 +6,10 @@ import time
 
 from trio.testing import trio_test
 
-from oplog.entry import Log
+from oplog.entry import Log, Start
 from tests.support.http_guest import TYPES, Client
 from tests.support.http_server import http_server
-from tests.support.python_guest import BEGIN, world
+from tests.support.python_guest import BEGIN, Instance, world
 
 
 def write(guest, stream, text):
@@ -88,3 +88,31 @@ async def test_a_line_that_comes_behind_something_else_is_another_line():
                     went_otherwise += 1
                     assert written(again.entries, "stdout") == ["waiting\n"] * 2, kept
             assert went_otherwise > 0
+
+
+@trio_test
+async def test_a_line_before_the_answer_to_a_write_that_its_owner_repeats_is_recorded_once():
+    def program(guest):
+        guest.call("golem:api/host.set-idempotence-mode", False)
+        client = Client(guest, server.authority)
+        future = client.post("/text/there?gate", b"x")
+        assert guest.call(f"{TYPES}.[method]future-incoming-response.get", future) is None
+        write(guest, "stdout", b"waiting\n")
+        server.release()
+        guest.tell(client.answer(future))
+
+    with http_server() as server:
+        async with world() as around:
+            live = await around.run(program)
+            said = next(i for i, entry in enumerate(live.entries, 1) if isinstance(entry, Log))
+            asked = next(
+                i
+                for i, entry in enumerate(live.entries, 1)
+                if isinstance(entry, Start) and entry.function.endswith(".handle")
+            )
+            server.hold()
+            instance = Instance(around, live.entries[:said])
+            instance.session.decisions = {asked: "repeat"}
+            again = await instance.run(program)
+            assert (again.trace, again.lost) == (live.trace, None)
+            assert written(again.entries, "stdout") == ["waiting\n"]
