@@ -250,6 +250,7 @@ def awaited_call(
     action = row.action
     attempt = row.attempt
     observe = row.observe
+    keyed = row.keyed
 
     def seen(state: Any, answer: object, arguments: tuple[object, ...]) -> object:
         return answer if observe is None else observe(state, answer, *arguments)
@@ -279,7 +280,11 @@ def awaited_call(
 
         session.call_key = key
         effect = Effect(
-            function=function, function_type=kind, key=key, run=partial(action, state, *arguments)
+            function=function,
+            function_type=kind,
+            key=key,
+            run=partial(action, state, *arguments),
+            keyed=keyed,
         )
         session.perform(index, effect, answered, pending)
         return PENDING

@@ -84,6 +84,7 @@ class DeferredCall:
         "idempotent",
         "index",
         "key",
+        "keyed",
         "missed_reads",
         "response",
         "run",
@@ -100,6 +101,7 @@ class DeferredCall:
         encode: Callable[[object], Raw],
         *,
         idempotent: bool = False,
+        keyed: bool = False,
     ) -> None:
         """`run(call)` performs the effect in trio; `encode(answer)` is its recorded response, made
         on the trio thread.
@@ -112,6 +114,8 @@ class DeferredCall:
         """Of its `start`; 0 in a zone that persists nothing."""
         self.key = ""
         """The derived key: the same in every attempt."""
+        self.keyed = keyed
+        """Whether a peer hears the key."""
         self.idempotent = idempotent
         """Whether it may be performed again though it writes: by itself, or since idempotence mode
         was on when it began."""
@@ -363,6 +367,7 @@ class DeferredCalls:
             function_type=call.function_type,
             key=call.key,
             run=lambda: call.run(call),
+            keyed=call.keyed,
         )
         once = 0 if may_repeat(call.function_type, idempotent=call.idempotent) else call.index
         effect = session.retrying.wrap(

@@ -27,9 +27,17 @@ class DeferredFunction:
     """Made once, when the host module is imported; used on lanes."""
 
     def __init__(
-        self, interface: str, text: str, uses: Mapping[str, WitType] | None = None
+        self,
+        interface: str,
+        text: str,
+        uses: Mapping[str, WitType] | None = None,
+        *,
+        keyed: bool = False,
     ) -> None:
-        """`text` is one WIT function; `uses` are the named types in it."""
+        """`text` is one WIT function; `uses` are the named types in it. `keyed` says that a peer
+        hears the key of a call.
+        """
+        self._keyed = keyed
         name, function_type = parse_function(text, uses)
         self.function = f"{interface}.{name}"
         self._encode_request = compile_request(function_type)
@@ -46,11 +54,16 @@ class DeferredFunction:
         idempotent: bool = False,
     ) -> DeferredCall:
         """Begins the call, or claims the recorded one; the effect starts once its instance is live,
-        a write-remote one once its start is committed. An `idempotent` write may be repeated
-        whatever the mode. Raises: Divergence, LeaveGuest.
+        a write-remote one, or one that is keyed, once its start is committed. An `idempotent` write
+        may be repeated whatever the mode. Raises: Divergence, LeaveGuest.
         """
         call = DeferredCall(
-            self.function, function_type, run, self._answers.encode, idempotent=idempotent
+            self.function,
+            function_type,
+            run,
+            self._answers.encode,
+            idempotent=idempotent,
+            keyed=self._keyed,
         )
         calls.begin(call, self._encode_request(request))
         return call

@@ -93,6 +93,8 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     observe: Callable[..., Any] | None = None
     answer: str | None = None
     local: Callable[..., Any] | None = None
+    keyed: bool = False
+    """Whether a peer may hear the key of a call."""
     asked: Callable[..., tuple[Any, ...]] | None = None
     """`asked(*arguments)` is what is recorded of them, as plain values, where that is less than
     all: what a guest writes may be recorded otherwise."""

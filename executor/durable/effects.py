@@ -42,6 +42,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """The derived idempotency key: the same in every attempt."""
     run: Callable[[], Steps]
+    keyed: bool = False
+    """Whether a peer hears the key. Then a read too starts only once its `start` is durable: were
+    that lost, the next call would have the same index, and the same key."""
     rest: Rest | None = None
     """Of an effect that is tried again by itself."""
 

@@ -61,8 +61,8 @@ class OpenEffects:
         ask: Defer | None = None,
         once: int = 0,
     ) -> AskedEffect:
-        """Starts `effect`, a write-remote one after a commit, which `ask` may put off. `once` is
-        the start of its call if it must not be repeated.
+        """Starts `effect`, a write or one whose key leaves after a commit, which `ask` may put off.
+        `once` is the start of its call if it must not be repeated.
 
         `done` is called on the trio thread, not once the session is closed; `refused` if the commit
         failed.
@@ -89,7 +89,7 @@ class OpenEffects:
                     self._asked.add(asked)
                     asked.handle = self._runner.start(effect, ended)
 
-        if effect.function_type != WRITE_REMOTE:
+        if effect.function_type != WRITE_REMOTE and not effect.keyed:
             committed(None)
         elif ask is None:
             self.commit(committed)

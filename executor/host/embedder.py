@@ -366,7 +366,8 @@ def awaited(bound: EmbedderFunction) -> Awaited:
     called = type(function).__call__  # of an object that is called
     if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)):
         action = action_in_thread
-    return Awaited(name=bound.name, function_type=bound.type, action=action)
+    keyed = bound.type != READ_LOCAL
+    return Awaited(name=bound.name, function_type=bound.type, action=action, keyed=keyed)
 
 
 def raise_as_told(error: BaseException) -> NoReturn:

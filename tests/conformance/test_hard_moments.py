@@ -167,11 +167,13 @@ def test_a_crash_while_a_retry_leaves_its_instance_waits_until_it_has_left(accep
         engine = LastingEngine()
         asked = []
         answers = []
+        hold = Hold()
 
         @host_function("demo:bank/api", CHARGE, type="read-remote")
         async def charge(call, who, cents):
             asked.append(cents)
             if len(asked) == 2:
+                engine.on_write = hold
                 raise Transient("busy")
             return Ok("x")
 
@@ -184,8 +186,6 @@ def test_a_crash_while_a_retry_leaves_its_instance_waits_until_it_has_left(accep
             if accepted == "committed":
                 await shem.submit("charger/w", "charge-many", [3], key="k", run=False)
             closing = SlowClosing()
-            hold = Hold()
-            engine.on_write = hold
             rebuilds = []
 
             async def crash():
@@ -203,7 +203,9 @@ def test_a_crash_while_a_retry_leaves_its_instance_waits_until_it_has_left(accep
                     engine.on_write = lambda _: None
                     hold.go.set()
             failed = kinds(engine, "charger/w").index(Error) + 1
-            assert [rebuild.entries for rebuild in rebuilds] == [failed]
+            [rebuild] = rebuilds
+            assert rebuild.divergence is None
+            assert rebuild.entries >= failed - 1  # the error, a hint, may be on its way
             assert (await shem.replay("charger/w")).divergence is None
         assert answers == [3]
         assert asked == [1, 2, 2, 3]

@@ -55,7 +55,7 @@ from tests.support import programs
 from tests.support.engines import DelegatingEngine
 
 TIMEOUT_S = 30
-APART_TIMEOUT_S = 10
+APART_TIMEOUT_S = 120
 COMPILED = recipes.GUESTS / "build" / "compiled"
 COMPONENT_TABLES = ("components", "component_names")
 

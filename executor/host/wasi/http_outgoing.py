@@ -42,6 +42,7 @@ HANDLE: Final = DeferredFunction(
     " -> result<record { status: u16, headers: list<tuple<string, list<u8>>>,"
     f" body: {PIECE} }}, record {{ code: error-code, message: string }}>",
     TYPES,
+    keyed=True,
 )
 """The timeouts are those to connect, to the first byte and between bytes, in nanoseconds."""
 
