@@ -17,6 +17,7 @@ from executor.durable.retry_rules import Deployable, recorded_retry_rules, refus
 from executor.errors import UsageError
 from executor.host.embedder import check_binding
 from executor.records import Deployed, InitialFile
+from executor.requests import check_type
 from executor.services.components import (
     FileRow,
     RevisionRow,
@@ -68,10 +69,14 @@ async def deploy(
     progress: Callable[[str], None] | None,
 ) -> Deployed:
     """A new revision, or the existing one with the same bytes and options. Durable on return."""
+    check_type(wasm, bytes, "wasm")
+    check_type(name, str, "name")
     check_component_name(name)
     check_surroundings("deploy", options.get("env", {}))
     check_surroundings("deploy", options.get("config", {}))
     check_files(options)
+    if isinstance(options.get("host"), str):
+        raise UsageError("it is one string", where="host", hint="give a list of MODULE:ATTR")
     for binding in options.get("host", ()):
         check_binding(binding)
     recorded_rules(options.get("allow_net", ()))

@@ -44,7 +44,13 @@ from executor.records import (
     WorkerPage,
     WorkerRecord,
 )
-from executor.requests import WaveArguments, canonical_request, check_key, resolve_path
+from executor.requests import (
+    WaveArguments,
+    canonical_request,
+    check_promise,
+    check_request,
+    resolve_path,
+)
 from executor.services.http_client import HttpClient
 from executor.services.promises import PromiseId
 from executor.services.sockets import Sockets
@@ -253,8 +259,7 @@ class Executor:
         key: str | None,
         new: NewWorker,
     ) -> tuple[Accepted, InvocationLoop]:
-        if key is not None:
-            check_key(key)
+        check_request(worker, function, key)
         exports = self._workers.exports(worker)
         path = resolve_path(tuple(exports), function, worker.partition("/")[0])
         raw = canonical_request(path, exports[path], arguments)
@@ -449,6 +454,7 @@ class Executor:
 
         Raises: WorkerNotFound, UnknownPromise, LimitError, StoreError.
         """
+        check_promise(promise, value)
         found = PromiseId(self._reader.worker_id(worker), promise)
         chosen = key or self._services.sources.random_uuid()
         done = await self._services.stores.promises.complete(found, value, chosen, worker)

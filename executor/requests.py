@@ -32,8 +32,33 @@ def resolve_path(exports: tuple[str, ...], function: str, component: str) -> str
     return resolve(exports, function, where=component)
 
 
+def check_type(value: object, wanted: type, where: str) -> None:
+    """Raises: UsageError unless the value, which a caller of the library gave, is of the type."""
+    if not isinstance(value, wanted):
+        raise UsageError(
+            f"it is of type {type(value).__name__}, and has to be {wanted.__name__}",
+            where=where,
+            hint=f"give a value of type {wanted.__name__}",
+        )
+
+
+def check_request(worker: str, function: str, key: str | None) -> None:
+    """Raises: UsageError if one of them is no name at all."""
+    check_type(worker, str, "worker")
+    check_type(function, str, "function")
+    if key is not None:
+        check_key(key)
+
+
+def check_promise(promise: int, value: bytes) -> None:
+    """Raises: UsageError."""
+    check_type(promise, int, "promise")
+    check_type(value, bytes, "value")
+
+
 def check_key(key: str) -> None:
     """Raises: UsageError unless the key is 1 to 1,024 bytes of UTF-8."""
+    check_type(key, str, "key")
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
@@ -53,6 +78,12 @@ def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | Wa
             "it takes a request that came in over HTTP, and none comes in to a worker",
             where=path,
             hint="have the component export a function that takes values, and invoke that one",
+        )
+    if isinstance(arguments, str | bytes):
+        raise BadArguments(
+            f"the arguments are one {type(arguments).__name__}",
+            where=path,
+            hint="give a list with a value for each parameter",
         )
     if isinstance(arguments, WaveArguments):
         values = parse_arguments(wit, arguments.texts, path)

@@ -213,6 +213,13 @@ def _error_record(error: BaseException) -> ErrorRecord:
                 message="ended by SIGTERM" if isinstance(error, Terminated) else "interrupted",
                 hint=GOES_ON,
             )
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            return ErrorRecord(
+                kind="limit",
+                message=error.strerror or str(error),
+                where=str(error.filename or ""),
+                hint="have more files open at a time (`ulimit -n`); what was accepted is kept",
+            )
         case OSError(filename=None):  # of a stream: whatever is done to a file names it
             full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
             return ErrorRecord(

@@ -1,0 +1,56 @@
+"""What a caller of the library gives that is of another type is refused in a sentence."""
+
+import errno
+
+import pytest
+
+from executor.cli.output import error_record
+from executor.errors import BadArguments, UsageError
+from tests.support import guests
+from tests.support.executors import LastingEngine, opened, run, worker_entries
+
+
+@pytest.mark.parametrize(
+    ("ask", "where"),
+    [
+        (lambda shem: shem.deploy("adder.wasm", name="adder"), "wasm"),
+        (lambda shem: shem.deploy(guests.ADDER, name=None), "name"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", host="bank:charge"), "host"),
+        (lambda shem: shem.invoke(None, "add", [1]), "worker"),
+        (lambda shem: shem.invoke("adder/w", None, [1]), "function"),
+        (lambda shem: shem.invoke("adder/w", "add", [1], key=5), "key"),
+        (lambda shem: shem.submit("adder/w", "add", [1], key=b"k"), "key"),
+        (lambda shem: shem.complete_promise("adder/w", "4", b"x"), "promise"),
+        (lambda shem: shem.complete_promise("adder/w", 4, "x"), "value"),
+    ],
+)
+def test_a_value_of_another_type_is_named(ask, where):
+    async def case():
+        async with opened(LastingEngine()) as shem:
+            await shem.deploy(guests.ADDER, name="adder")
+            with pytest.raises(UsageError) as caught:
+                await ask(shem)
+            assert (caught.value.where, bool(caught.value.hint)) == (where, True)
+
+    run(case)
+
+
+@pytest.mark.parametrize("arguments", ["5", b"5"])
+def test_one_text_is_no_list_of_arguments(arguments):
+    async def case():
+        engine = LastingEngine()
+        async with opened(engine) as shem:
+            await shem.deploy(guests.ADDER, name="adder")
+            assert await shem.invoke("adder/w", "add", [1]) == 1
+            before = worker_entries(engine, "adder/w")
+            with pytest.raises(BadArguments, match="the arguments are one"):
+                await shem.invoke("adder/w", "add", arguments)
+            assert worker_entries(engine, "adder/w") == before
+
+    run(case)
+
+
+def test_too_many_open_files_are_no_fault_of_the_output():
+    record = error_record(OSError(errno.EMFILE, "Too many open files"))
+    assert (record.kind, record.message) == ("limit", "Too many open files")
+    assert "ulimit -n" in record.hint
