@@ -161,8 +161,12 @@ class Wanderer:
             await self.act_while_running(shem)
 
     async def act_while_running(self, shem: Executor) -> None:
-        """Whatever the worker does right now."""
+        """Whatever the worker does right now; unless it is about to find out that its replay
+        diverges, since whether it has cannot be seen.
+        """
         life = self.life
+        if life.reference.diverges(len(life.reference.log)):
+            return
         for _ in range(self.source.randrange(60)):
             await trio.lowlevel.checkpoint()
         begun = [e for _, e in visible(life.reference.log) if e.kind == "invocation-started"]
