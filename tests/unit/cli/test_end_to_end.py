@@ -353,4 +353,4 @@ def test_a_second_signal_ends_what_a_host_function_holds_up(shem, tmp_path, numb
     assert err.count("\n") == 1
     assert err.startswith("shem: ")
     assert "what was accepted goes on" in err
-    assert shem("worker", "stuck/a", "--json").json["pending"] == ["k"]
+    assert shem("worker", "stuck/a", "--json").json["current_key"] == "k"
