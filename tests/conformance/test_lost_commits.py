@@ -261,7 +261,7 @@ def test_who_waits_for_a_worker_whose_deletion_fails_gets_the_answer():
 def test_what_is_lost_while_a_deletion_is_under_way_is_noticed_when_the_deletion_fails():
     async def case():
         engine = FullEngine()
-        gate = Gate("read-remote")
+        gate = Gate("read-local")  # which is asked for before anything is committed
         hold = Hold()
         closing = SlowClosing()
         refuse = engine.on_write

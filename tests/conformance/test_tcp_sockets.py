@@ -14,7 +14,7 @@ from executor.services.sockets import Sockets
 from executor.services.sockets_tcp import RECEIVED_BYTES_MAX, UNSENT_BYTES_MAX
 from executor.wasm.values import Err, Ok
 from tests.support.executors import until
-from tests.support.peers import NOBODYS_PORT, echo, ignore, reset, speak, swallow, tcp_peer
+from tests.support.peers import NOBODYS_PORT, WAIT_S, echo, ignore, reset, speak, swallow, tcp_peer
 from tests.support.python_guest import BEGIN, Instance, world
 from tests.support.socket_guest import INPUT, OUTPUT, TCP, UDP, Network, at, told
 
@@ -179,7 +179,8 @@ async def test_each_direction_is_shut_down_for_itself():
             *(None, Ok(), "closed", "closed", b"hello", "closed", Ok(), "closed"),
             *("closed", None),
         ]
-        assert peer.received == [b"hello", b"one way"]
+        with trio.fail_after(WAIT_S):
+            await until(lambda: peer.received == [b"hello", b"one way"])
 
 
 @trio_test
@@ -393,7 +394,8 @@ async def test_a_connection_that_is_dropped_sends_what_was_written_and_ends():
 
             ran = await around.run(program)
         assert ran.trace == [0]
-        assert peer.received == [b"bye"] * 3
+        with trio.fail_after(WAIT_S):
+            await until(lambda: peer.received == [b"bye"] * 3)
 
 
 @trio_test
