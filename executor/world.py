@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 REBUILDS_MAX: Final = 16
 """Workers that replay at the same time."""
+HOST_THREADS_MAX: Final = 40
+"""Plain functions of the embedder that run at the same time; more wait."""
 SUSPEND_AFTER_S: Final = 10.0
 
 
@@ -89,6 +91,7 @@ def worker_services(
         room=RoomProbe(running.nursery, engine.probe),
         store_lost=trio.Event(),
         rebuilds=trio.CapacityLimiter(REBUILDS_MAX),
+        host_threads=trio.CapacityLimiter(HOST_THREADS_MAX),
         nursery=running.nursery,
         sources=sources,
         files=initial_files(engine),

@@ -148,14 +148,19 @@ NEVER_IN: dict[str, tuple[str, ...]] = {"trio": ("executor.replay", "executor.wa
 
 # A BaseException stops here and nowhere else: the boundary stores it and raises it again outside;
 # one that the embedder's own code raised is a failure of the call.
-CATCHES_EVERYTHING = ("executor.wasm.boundary", "executor.host.embedder")
-# Where code that is not ours may fail in any way (a guest's call, an effect or a module of the
-# embedder, a callback on a lane), or a worker's loop or a command ends: an Exception becomes an
-# outcome here.
+CATCHES_EVERYTHING = (
+    "executor.wasm.boundary",
+    "executor.host.embedder",
+    "executor.host.foreign_errors",
+)
+# Where code that is not ours may fail in any way (a guest's call, an effect, an answer or a module
+# of the embedder, a callback on a lane), or a worker's loop or a command ends: an Exception becomes
+# an outcome here.
 CATCHES_EXCEPTION = (
     *CATCHES_EVERYTHING,
     "executor.executor",
     "executor.cli.app",
+    "executor.durable.call",
     "executor.durable.deferred",
     "executor.durable.effects",
     "executor.durable.session",

@@ -112,16 +112,20 @@ class AnswerCodec:
     def checked(self, answer: object, function: str) -> object:
         """The canonical value of an answer that foreign code gave.
 
-        Raises: GuestError naming the function, the place in its answer, and what belongs there.
+        Raises: GuestError naming the function, the place in its answer, and what belongs there; or
+        what an answer that is an object of foreign code raised when it was read.
         """
         if self.type is None:
             return None
         try:
             return self._canonical(answer)
         except BadArguments as error:
-            raise GuestError(
-                f"{function} answered a value of another type: {error.message}", where=function
-            ) from error
+            cause: Exception = error
+            why = f"a value of another type: {error.message}"
+        except Exception as error:
+            given, raised = type(answer).__name__, type(error).__name__
+            why, cause = f"a {given} that cannot be read: {raised}", error
+        raise GuestError(f"{function} answered {why}", where=function) from cause
 
 
 def absent(_answer: object) -> Raw:

@@ -5,6 +5,7 @@ delivered to a callback on the trio thread. `perform` is the one way to the outs
 around it sees every effect (that is how crash points are made).
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, Protocol, TypeAlias
@@ -14,6 +15,7 @@ import trio
 
 from executor.durable.commit_soon import CommitSoon
 from executor.durable.inbox import Bell
+from executor.errors import InternalError
 from oplog.entry import Raw
 from oplog.store import Writer
 
@@ -177,6 +179,8 @@ class TrioEffects:
             handle.finish(end.value, None)
         except Exception as error:
             handle.finish(None, error)
+        except (trio.Cancelled, BaseExceptionGroup) as error:
+            handle.finish(None, unasked(handle, error))
         else:
             handle.begin(scope)
             return finish_effect(handle, Begun(steps, wait))
@@ -205,15 +209,30 @@ async def finish_effect(handle: EffectHandle, begun: "Begun") -> None:
         answer = await begun
     except Exception as error:
         handle.finish(None, error)
-    except BaseExceptionGroup as group:  # of a nursery: cancelled, and something failed in it too
-        cancelled, _ = group.split(trio.Cancelled)
-        if cancelled is None or group.subgroup(is_grave) is not None:
-            raise
-        raise cancelled from None  # nobody listens to what failed meanwhile
+    except (trio.Cancelled, BaseExceptionGroup) as error:
+        handle.finish(None, unasked(handle, error))
     else:
         handle.finish(answer, None)
     finally:
         handle.end()
+
+
+def unasked(handle: EffectHandle, error: trio.Cancelled | BaseExceptionGroup) -> InternalError:
+    """What is told of an effect that ended as if it were cancelled, and nobody had cancelled it:
+    raised on, that would cancel whoever runs the effects, and end the executor without a word.
+
+    Raises: the cancellation, if the effect or the executor was cancelled, whatever else failed
+    meanwhile; an interrupt by the user.
+    """
+    cancelled: BaseException = error
+    if isinstance(error, BaseExceptionGroup):  # of a nursery
+        found, _ = error.split(trio.Cancelled)
+        if found is None or error.subgroup(is_grave) is not None:
+            raise error
+        cancelled = found
+    if handle.cancelled or trio.current_effective_deadline() == -math.inf:
+        raise cancelled from None
+    return InternalError(f"{handle.effect.function} was cancelled, and nobody had asked for it")
 
 
 def is_grave(error: BaseException) -> bool:

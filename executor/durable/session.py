@@ -438,7 +438,7 @@ class DurableSession:
         def done(answer: object, error: Failure) -> Then:
             if error is not None:
                 return partial(pending.fail, error)
-            if isinstance(answer, Leave):
+            if type(answer) is Leave:  # the class of a foreign object may raise
                 return partial(pending.fail, LeaveGuest(answer.reason))
             try:
                 response, value = answered(answer)

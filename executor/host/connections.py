@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
+import trio
 
 from executor.services.http_client import HttpClient
 from executor.services.sockets import Sockets
@@ -18,6 +19,8 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
 
     http: HttpClient
     sockets: Sockets
+    threads: trio.CapacityLimiter
+    """For the embedder's plain functions."""
     post: Callable[..., None]
     """Has something called on the trio thread, with arguments; any thread."""
     read_frame: Callable[[int], bytes]

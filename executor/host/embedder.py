@@ -10,9 +10,9 @@
 returns is checked against the signature. `raise Transient(...)` is tried again by policy, which a
 deployment's rules choose by its text, and by `status=` and `kind=` if it has them; `retry_after_s=`
 is a pause that is kept. Any other exception fails the invocation with its text, whatever class it
-has, `SystemExit` and `KeyboardInterrupt` too: to the executor it is never an error of its own. Only
-the cancellation of the call and a Ctrl-C of the user pass through. The signature may be preceded by
-the WIT types that it names.
+has, `SystemExit` and `KeyboardInterrupt` too: to the executor it is never an error of its own
+(`host/foreign_errors.py`). Only the cancellation of the call and a Ctrl-C of the user pass through.
+The signature may be preceded by the WIT types that it names.
 
 Modules of host functions are imported as Python does, once a process. Only where another module of
 the name is loaded already, from elsewhere, a single file is loaded a second time, under a name of
@@ -22,7 +22,6 @@ its own; what such files import in their turn has to differ in name.
 import importlib
 import importlib.util
 import inspect
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,17 +29,16 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from traceback import walk_tb
 from types import ModuleType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import trio
 
 from executor.durable.definition import Awaited
 from executor.durable.function_type import READ_LOCAL, READ_REMOTE, WRITE_REMOTE, FunctionType
-from executor.durable.retry import TransientError
 from executor.errors import GuestError, HostBindingError, UsageError
+from executor.host.foreign_errors import error_text, raise_as_told
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
 from executor.wasm.types import FuncType
@@ -48,7 +46,6 @@ from executor.wasm.wit import parse_interface
 
 TYPES = (READ_LOCAL, READ_REMOTE, WRITE_REMOTE)
 Function = TypeVar("Function", bound=Callable[..., Any])
-ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 SIGNATURE_HINT: Final = (
     "write the WIT of one function, as"
     " charge: func(who: string, cents: u64) -> result<string, string>"
@@ -353,14 +350,19 @@ def awaited(bound: EmbedderFunction) -> Awaited:
 
     def call_in_thread(call: HostCall, *arguments: object) -> object:
         try:
-            return function(call, *arguments)
+            answer = function(call, *arguments)
         except BaseException as error:
             raise_as_told(error)
+        if not inspect.iscoroutine(answer):
+            return answer
+        answer.close()
+        raise GuestError("a plain function answered a coroutine: bind an `async def`")
 
     async def action_in_thread(state: HostState, *arguments: object) -> object:
         call = HostCall(key=state.session.call_key, worker=state.session.worker)
+        assert state.outside is not None
         return await trio.to_thread.run_sync(
-            call_in_thread, call, *arguments, abandon_on_cancel=True
+            call_in_thread, call, *arguments, abandon_on_cancel=True, limiter=state.outside.threads
         )
 
     called = type(function).__call__  # of an object that is called
@@ -368,57 +370,3 @@ def awaited(bound: EmbedderFunction) -> Awaited:
         action = action_in_thread
     keyed = bound.type != READ_LOCAL
     return Awaited(name=bound.name, function_type=bound.type, action=action, keyed=keyed)
-
-
-def raise_as_told(error: BaseException) -> NoReturn:
-    """Raises what an exception of an embedder's function means to the worker: transient, or a
-    failure. What the executor itself had raised in the function is raised on.
-    """
-    if is_ours(error):
-        raise error
-    if isinstance(error, BaseExceptionGroup) and (ours := error.subgroup(is_ours)) is not None:
-        raise ours
-    leaves = list(exceptions_in(error))
-    if all(isinstance(leaf, TransientError) for leaf in leaves):
-        raise merged([leaf for leaf in leaves if isinstance(leaf, TransientError)]) from error
-    raise GuestError("; ".join(map(error_text, leaves))) from error
-
-
-def is_ours(error: BaseException) -> bool:
-    """Whether it is the cancellation of the call, or what ends the process, a Ctrl-C or SIGTERM:
-    the handler of the signal raised that, not the function.
-    """
-    if isinstance(error, Exception | trio.Cancelled):
-        return isinstance(error, trio.Cancelled)
-    answers = [getattr(signal.getsignal(number), "__code__", None) for number in ENDING]
-    return any(frame.f_code in answers for frame, _ in walk_tb(error.__traceback__))
-
-
-def error_text(error: BaseException) -> str:
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except BaseException:  # the class is the embedder's as well
-        text = ""
-    return f"{name}: {text}" if text else name
-
-
-def merged(errors: Sequence[TransientError]) -> TransientError:
-    """Several at once as one: of what they say about themselves, what all of them say."""
-    statuses = {error.status for error in errors}
-    kinds = {error.kind for error in errors}
-    return TransientError(
-        "; ".join(map(str, errors)),
-        status=statuses.pop() if len(statuses) == 1 else None,
-        kind=kinds.pop() if len(kinds) == 1 else "",
-        retry_after_s=max(error.retry_after_s for error in errors),
-    )
-
-
-def exceptions_in(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions of a group, at whatever depth; an exception is its own group."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from exceptions_in(inner)
-    else:
-        yield error

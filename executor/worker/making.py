@@ -103,6 +103,7 @@ def outside(worker: Worker) -> Outside:
     return Outside(
         http=services.http,
         sockets=services.sockets,
+        threads=services.host_threads,
         post=services.inbox.post,
         read_frame=worker.entries.frame,
     )

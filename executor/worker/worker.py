@@ -82,6 +82,8 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     """Set when the store refused for good: it has to be opened again."""
     rebuilds: trio.CapacityLimiter
     """How many workers replay at the same time."""
+    host_threads: trio.CapacityLimiter
+    """For the embedder's plain functions, which may never end: the executor needs its own."""
     nursery: trio.Nursery
     sources: Sources
     files: Callable[[Revision, Status], FileTree]

@@ -211,6 +211,7 @@ class Instance:
         self.state.outside = Outside(
             http=around.http,
             sockets=around.sockets,
+            threads=trio.CapacityLimiter(1),
             post=around.inbox.post,
             read_frame=self.entries.frame,
         )

@@ -1,8 +1,10 @@
+import pytest
 import trio
 import trio.testing
 
 from executor.durable.effects import Effect, TrioEffects, perform_effect
 from executor.durable.inbox import Bell
+from executor.errors import InternalError
 
 
 def effect(run):
@@ -93,4 +95,66 @@ async def test_an_effect_that_waits_holds_up_none_that_is_asked_for_later():
             with trio.fail_after(10):
                 await answered.wait()
         nursery.cancel_scope.cancel()
+    bell.close()
+
+
+def cancelled_by_nobody():
+    return trio.Cancelled._create(source="explicit")
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
+@pytest.mark.parametrize("grouped", [False, True], ids=["bare", "group"])
+@trio.testing.trio_test
+async def test_a_cancellation_of_nobody_is_told_as_a_failure_and_cancels_nobody(waits, grouped):
+    bell = Bell()
+    answers = []
+    told = trio.Event()
+
+    async def leave():
+        if waits:
+            await trio.lowlevel.checkpoint()
+        bare = cancelled_by_nobody()
+        raise BaseExceptionGroup("g", [bare, ValueError("no")]) if grouped else bare
+
+    async def later():
+        return "later"
+
+    def done(answer, error):
+        answers.append((answer, error))
+        told.set()
+
+    async with trio.open_nursery() as nursery:
+        effects = TrioEffects(nursery, bell, perform_effect)
+        handle = effects.start(effect(leave), done)
+        with trio.fail_after(10):
+            await told.wait()
+            await handle.wait()
+        [(answer, error)] = answers
+        assert answer is None
+        assert isinstance(error, InternalError)
+        assert str(error) == "test was cancelled, and nobody had asked for it"
+        told = trio.Event()
+        effects.start(effect(later), done)
+        with trio.fail_after(10):
+            await told.wait()
+        assert answers[1:] == [("later", None)]
+        assert not nursery.cancel_scope.cancel_called
+        nursery.cancel_scope.cancel()
+    bell.close()
+
+
+@pytest.mark.parametrize("how", ["handle", "nursery"])
+@trio.testing.trio_test
+async def test_an_effect_that_was_cancelled_is_told_to_nobody(how):
+    bell = Bell()
+    answers = []
+    async with trio.open_nursery() as nursery:
+        effects = TrioEffects(nursery, bell, perform_effect)
+        handle = effects.start(effect(trio.sleep_forever), lambda *end: answers.append(end))
+        await trio.testing.wait_all_tasks_blocked()
+        (handle if how == "handle" else nursery.cancel_scope).cancel()
+        with trio.CancelScope(shield=True), trio.fail_after(10):
+            await handle.wait()
+        nursery.cancel_scope.cancel()
+    assert answers == []
     bell.close()
