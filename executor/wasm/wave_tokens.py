@@ -24,7 +24,7 @@ _SPACE: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*")
 _TOKEN: Final = re.compile(
     r"""
     (?P<number> -?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)? | -inf(?![A-Za-z0-9]) )
-  | (?P<label> %?(?:[a-z][a-z0-9]*|[A-Z][A-Z0-9]*)(?:-(?:[a-z0-9]+|[A-Z0-9]+))* )
+  | (?P<label> %?(?:[a-z][a-z0-9]*|[A-Z][A-Z0-9]*)(?:-(?:[a-z0-9]++(?![A-Z])|[A-Z0-9]+))* )
   | (?P<punctuation> [(){}\[\],:] )
     """,
     re.VERBOSE | re.ASCII,

@@ -34,6 +34,7 @@ LABELS = st.sampled_from(
         "has-lego",
         "two-words-1",
         "HTTP-3",
+        "a-2B-3c",
         "true",
         "false",
         "none",

@@ -130,6 +130,22 @@ ACCEPTED = [
         {"required": 1, "optional": None},
     ),
     ("tuple<enum { HTTP-3, a1-2b }>", "(HTTP-3)", ("HTTP-3",)),
+    ("enum { color-42-2A-5d, other }", "color-42-2A-5d", "color-42-2A-5d"),
+    ("record { red: s32, a-2B: bool }", "{ %a-2B: true, %red: 0 }", {"red": 0, "a-2B": True}),
+    (
+        "list<variant { true(u8), false, inf(u8), nan, some(u8), none, ok(u8), err }>",
+        "[%true(1), %false, %inf(1), %nan, %some(1), %none, %ok(1), %err]",
+        [
+            Variant("true", 1),
+            Variant("false"),
+            Variant("inf", 1),
+            Variant("nan"),
+            Variant("some", 1),
+            Variant("none"),
+            Variant("ok", 1),
+            Variant("err"),
+        ],
+    ),
     ("s8", "-0", 0),
 ]
 
@@ -237,6 +253,7 @@ REJECTED = {
     "result<_, u8>": ["err", "err()", "e(0)", "ok(0)", "5"],
     "result": ["ok()", "o(0)", "ok(0)", "err(0)", "{}"],
     "tuple<u8, u8>": ["()", "(1)", "(1,)", "(1,2,3)", "(1 2)", "[1, 2]", "(,)", "(1,2"],
+    "variant { some(u8) }": ["some(1)"],
     "variant { days(u8), forever }": ["days", "days()", "forever()", "forever(1)", "day(1)", "1"],
     "own<thing>": ["-1", "thing(1)", "1.5"],
 }
