@@ -37,7 +37,7 @@ from tests.support.executors import (
     write_oplog,
 )
 from tests.support.programs import BROKEN, PROGRAMS, Bank
-from tests.support.wit_values import exact
+from tests.support.wit_values import exact, unordered
 
 every_program = pytest.mark.parametrize("name", PROGRAMS)
 
@@ -92,22 +92,7 @@ def remote_keys(worker_id, entries):
 
 
 def visible(calls):
-    return [(path, seen(arguments), seen(value)) for path, arguments, value in calls]
-
-
-def seen(value):
-    """As `exact`, but that a record has no order of its fields."""
-    return in_order(exact(value))
-
-
-def in_order(part):
-    match part:
-        case ("dict", fields):
-            return "dict", sorted(in_order(tuple(field)) for field in fields)
-        case tuple() | list():
-            return type(part)(in_order(inner) for inner in part)
-        case _:
-            return part
+    return [(path, unordered(arguments), unordered(value)) for path, arguments, value in calls]
 
 
 @every_program

@@ -194,3 +194,18 @@ def exact(value):
         case Ok(inner) | Err(inner) | Some(inner):
             return type(value).__name__, exact(inner)
     raise TypeError(type(value))
+
+
+def unordered(value):
+    """As `exact`, but that a record has no order of its fields."""
+    return _sorted(exact(value))
+
+
+def _sorted(part):
+    match part:
+        case ("dict", fields):
+            return "dict", sorted(_sorted(tuple(field)) for field in fields)
+        case tuple() | list():
+            return type(part)(_sorted(inner) for inner in part)
+        case _:
+            return part
