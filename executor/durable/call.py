@@ -22,7 +22,7 @@ from executor.durable.definition import (
     Recorded,
     Written,
 )
-from executor.durable.effects import Answered, Effect
+from executor.durable.effects import Effect
 from executor.durable.function_type import WRITE_LOCAL
 from executor.errors import BadArguments, GuestError
 from executor.wasm.check import compile_canonical
@@ -276,11 +276,12 @@ def awaited_call(
                 return seen(state, answer, arguments)
         key = session.key_of(index, kind)
 
-        def answered(answer: object) -> Answered:
+        def answered(answer: object) -> object:
             value = codec.checked(answer, function)
             response = codec.encode(value)
             check_weight([(codec.type, value)], response, "the answer takes", function)
-            return response, seen(state, value, arguments)
+            session.append_end(index, response)
+            return seen(state, value, arguments)
 
         session.call_key = key
         effect = Effect(

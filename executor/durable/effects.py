@@ -16,15 +16,12 @@ import trio
 from executor.durable.commit_soon import CommitSoon
 from executor.durable.inbox import Bell
 from executor.errors import InternalError
-from oplog.entry import Raw
 from oplog.store import Writer
 
 RESTING_MAX: Final = 64
 """Tasks that are kept for when effects wait; more than so many at a time are rare."""
 
 Steps: TypeAlias = Coroutine[Any, Any, object]
-Answered: TypeAlias = tuple[Raw, object]
-"""The recorded response of a call, and the guest's value."""
 
 
 class Rest:

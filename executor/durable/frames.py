@@ -2,8 +2,9 @@
 
 A frame is a hint under the `start` of its call. A replaying guest that sends the same pieces again
 takes the recorded frames, in order, and nothing is written twice; where there are none left its
-history has ended, and it goes live. What a frame holds is read back from the oplog when it is
-needed, so however much was sent takes no memory.
+history has ended, and it goes live. One that went live before, at something that is not recorded,
+takes them as well until it does something that is. What a frame holds is read back from the oplog
+when it is needed, so however much was sent takes no memory.
 """
 
 from typing import Protocol
@@ -22,6 +23,8 @@ class Session(Protocol):
     cursor: Cursor
     live: bool
 
+    @property
+    def is_behind_history(self) -> bool: ...
     def wall_ns(self) -> int: ...
     def go_live(self) -> None: ...
     def stop_if_full(self) -> None: ...
@@ -48,10 +51,11 @@ class Frames:
         session = self._session
         if not self._call_index:
             return 0
-        if not session.live:
+        if not session.live or session.is_behind_history:
             index = session.cursor.take_frame(self._call_index)
             if index is not None:
                 return index
+        if not session.live:
             following = session.cursor.peek()
             if following is not None:
                 raise Divergence(

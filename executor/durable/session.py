@@ -24,7 +24,7 @@ import trio
 
 from executor.durable.call_keys import CallKeys
 from executor.durable.deferred import DeferredCalls
-from executor.durable.effects import Answered, Effect, Failure
+from executor.durable.effects import Effect, Failure
 from executor.durable.function_type import READ_LOCAL, WRITE_REMOTE, may_repeat
 from executor.durable.inbox import setting
 from executor.durable.modes import Modes
@@ -109,8 +109,9 @@ class DurableSession:
         """The derived key of the call that is being performed."""
         self.guest_time_ns = 0
         """`at` of the last entry that the guest caused or observed."""
-        self._live_behind = 0
-        """The last entry when the session had gone live."""
+        self._live_at_ns = 0
+        """`guest_time_ns` when the session had gone live: the very same int until the guest appends
+        something, however its clock may go."""
 
     # -- replay ------------------------------------------------------------------------------
 
@@ -261,8 +262,8 @@ class DurableSession:
             self.phase = next_phase(self.phase, PhaseEvent.VALIDATED)
             self.live = True
             self.listener.on_live()
+        self._live_at_ns = self.guest_time_ns
         self.deferred.start_incomplete()
-        self._live_behind = self.writer.last_index
 
     def next_invocation(self) -> InvocationStarted | None:
         """Consumes the next recorded invocation; None if the cursor is drained."""
@@ -358,6 +359,14 @@ class DurableSession:
         self.modes.set_level(level, index, self.keys.namespace)
 
     @property
+    def is_behind_history(self) -> bool:
+        """Whether the guest has caused no entry since the session is live: what is left of what was
+        recorded of its writes is its, whatever others have appended meanwhile (an accepted
+        invocation, an answer that it has not seen). Once the session is live.
+        """
+        return self.guest_time_ns is self._live_at_ns
+
+    @property
     def failing_call(self) -> int:
         """The index of the call that failed, 0 if none did."""
         return self.failing_start or self.open_start
@@ -379,9 +388,8 @@ class DurableSession:
         replay.
 
         In replay the next unconsumed hint of the level is taken; only if none is left does the
-        write try to drain the cursor, and while history remains it is dropped. Hints that are left
-        when the session goes live were written behind all that is recorded of the guest: as long as
-        it has only written the same again, they are its.
+        write try to drain the cursor, and while history remains it is dropped. A guest that is
+        behind its history takes what it wrote there before, as long as that says the same.
         """
         if not self.live:
             if self.cursor.take_log(level) is not None or self.cursor.peek() is not None:
@@ -392,7 +400,7 @@ class DurableSession:
             entry = Log(at=at, level=level, text=text.decode(), context=subject)
         except UnicodeDecodeError:
             entry = Log(at=at, level=level, text=text.decode(errors="replace"), octets=text)
-        if self._live_behind == self.writer.last_index and self.cursor.take_same_log(entry):
+        if self.is_behind_history and self.cursor.take_same_log(entry):
             return
         with self.writer.lock:
             self.writer.append(entry)
@@ -425,14 +433,15 @@ class DurableSession:
         self,
         index: int,
         effect: Effect,
-        answered: Callable[[object], Answered],
+        answered: Callable[[object], object],
         pending: Any,
     ) -> None:
         """Performs the effect of the call at `index` and hands its answer to the waiting guest.
 
-        `answered(answer)` gives the recorded response and the guest's value; it runs on the trio
-        thread, as does the append of the `end`. A write-remote effect waits for the commit of its
-        start. Any failure goes to `pending.fail`.
+        `answered(answer)` orders the `end` and gives the guest's value; it runs on the trio thread.
+        What the guest is seen to do with the answer, a frame say, is ordered behind the `end`: it
+        depends on it. A write-remote effect waits for the commit of its start. Any failure goes to
+        `pending.fail`.
         """
 
         def done(answer: object, error: Failure) -> Then:
@@ -441,8 +450,7 @@ class DurableSession:
             if type(answer) is Leave:  # the class of a foreign object may raise
                 return partial(pending.fail, LeaveGuest(answer.reason))
             try:
-                response, value = answered(answer)
-                self.append_end(index, response)
+                value = answered(answer)
             except Exception as failure:
                 return partial(pending.fail, failure)
             self.open_start = 0

@@ -9,6 +9,10 @@ of at most 1,024 entries. It sorts what it reads:
 - the index of a frame of a host's stream waits, in order, under its call;
 - every other hint, and whatever a region hides, is passed over.
 
+Logs and frames are hints that a guest writes. Those that lie before what the guest has caused again
+by now are passed over: they were written by one that was lost behind something that is not
+recorded, and the one after it went another way.
+
 *Drained* means that no guest-driven entry is left up to the target; an `end` does not count. An
 answer is looked up ahead of the guest only as far as needed, so memory follows the work in hand.
 
@@ -83,6 +87,7 @@ class Cursor:
         "_read",
         "consumed",
         "regions",
+        "taken",
         "target",
     )
 
@@ -97,6 +102,8 @@ class Cursor:
         self.target = target
         self.consumed = 0
         """Guest-driven entries and terminals consumed so far."""
+        self.taken = 0
+        """The index of the last guest-driven entry consumed."""
 
     def peek(self) -> tuple[int, Entry] | None:
         """The next guest-driven entry, or None if the cursor is drained."""
@@ -108,7 +115,7 @@ class Cursor:
 
     def take(self) -> None:
         """Consumes what `peek` answered."""
-        self._guest.popleft()
+        self.taken = self._guest.popleft()[0]
         self.consumed += 1
 
     def take_terminal(self, start_index: int) -> End | Cancelled | None:
@@ -141,21 +148,25 @@ class Cursor:
     def take_log(self, level: str) -> Log | None:
         """The next unconsumed log hint of `level`, or None if none is left up to the target."""
         logs = self._logs.setdefault(level, deque())
-        while not logs:
+        while True:
+            while logs:
+                index, log = logs.popleft()
+                if index > self.taken:
+                    return log
             if not self._read_page():
                 return None
-        return logs.popleft()[1]
 
     def take_same_log(self, entry: Log) -> bool:
         """Whether the next unconsumed log hint says what `entry` does; it is then consumed, else
         none of them is there any more. Once the cursor is drained.
         """
-        logs = self._logs.get(entry.level)
-        if logs:
-            said = logs[0][1]
-            if (said.text, said.octets, said.context) == (entry.text, entry.octets, entry.context):
-                logs.popleft()
-                return True
+        said = self.take_log(entry.level)
+        if said is not None and (said.text, said.octets, said.context) == (
+            entry.text,
+            entry.octets,
+            entry.context,
+        ):
+            return True
         self._logs.clear()
         return False
 
@@ -164,10 +175,13 @@ class Cursor:
         target. Who needs what the frame holds reads it again: there may be more of it than memory.
         """
         frames = self._frames.setdefault(parent_start, deque())
-        while not frames:
+        while True:
+            while frames:
+                index = frames.popleft()
+                if index > self.taken:
+                    return index
             if not self._read_page():
                 return None
-        return frames.popleft()
 
     def extend(self, target: int) -> None:
         """Moves the target to a later committed tail."""

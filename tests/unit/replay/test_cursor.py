@@ -13,6 +13,7 @@ from oplog.entry import (
     Decision,
     End,
     Error,
+    HostStreamFrame,
     InvocationFinished,
     InvocationStarted,
     Jump,
@@ -39,6 +40,10 @@ def end(index):
 
 def log(text, level="stdout"):
     return Log(at=AT, level=level, text=text)
+
+
+def frame(index):
+    return HostStreamFrame(at=AT, parent_start=index, stream="request-body")
 
 
 class Pages:
@@ -132,6 +137,17 @@ def test_hidden_entries_and_logs_are_not_met():
     assert cursor.take_terminal(1) == end(1)
 
 
+def test_what_a_guest_wrote_before_what_is_consumed_by_now_was_of_another_one():
+    entries = (start("a"), log("lost"), frame(1), start("b"), frame(1), log("kept"), frame(1))
+    cursor = cursor_of(*entries)
+    assert take_all(cursor) == [1, 4]
+    assert cursor.take_frame(1) == 5
+    assert cursor.take_log("stdout").text == "kept"
+    assert cursor.take_log("stdout") is None
+    assert cursor.take_frame(1) == 7
+    assert cursor.take_frame(1) is None
+
+
 def test_nothing_behind_the_target_is_seen_until_the_target_is_moved():
     cursor = cursor_of(start("a"), end(1), start("b"), target=2)
     assert take_all(cursor) == [1]
@@ -208,7 +224,7 @@ def test_any_oplog_is_consumed_as_a_slow_model_consumes_it(seed):
             entries.append(log(str(index), chosen.choice(["stdout", "stderr"])))
     cursor = Cursor(Pages(entries), first=1, target=len(entries), regions=Regions())
     logs = {
-        level: [e.text for e in entries if type(e) is Log and e.level == level]
+        level: [i for i, e in enumerate(entries, 1) if type(e) is Log and e.level == level]
         for level in ("stdout", "stderr")
     }
     expected = [index for index, entry in enumerate(entries, 1) if type(entry) is Start]
@@ -219,5 +235,6 @@ def test_any_oplog_is_consumed_as_a_slow_model_consumes_it(seed):
         assert (terminal is None) == (index not in ends)
         level = chosen.choice(["stdout", "stderr"])
         taken = cursor.take_log(level)
-        assert (taken.text if taken else None) == (logs[level].pop(0) if logs[level] else None)
+        logs[level] = [at for at in logs[level] if at > index]
+        assert (taken.text if taken else None) == (str(logs[level].pop(0)) if logs[level] else None)
     assert cursor.peek() is None
