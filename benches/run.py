@@ -4,7 +4,6 @@
 `steps_64`, or `steps` for both of its kind.
 """
 
-import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from benches import (
     bench_waiting,
 )
 from benches.measure import Figure
+from executor.cli.collector import settle_collector
 
 BENCHES: Final[dict[str, Callable[[], Sequence[Figure]]]] = {
     "durable_call_live": bench_durable_call.live,
@@ -85,7 +85,7 @@ def main(names: Sequence[str]) -> None:
         f"{'bench':24} {'value':>11} {'unit':14} {'baseline':>11} {'ratio':>7}  {'goal':>10}  note"
     )
     figures: list[Figure] = []
-    gc.freeze()  # as `shem` does
+    settle_collector()  # as `shem` does
     began = time.perf_counter()
     for name in chosen(names):
         for figure in BENCHES[name]():

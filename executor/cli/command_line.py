@@ -7,7 +7,6 @@ one ends in order the command goes on by itself, here or with the next one.
 """
 
 import functools
-import gc
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -18,6 +17,7 @@ from typing import Any, Final, Literal, TypeVar, Unpack
 import click
 import trio
 
+from executor.cli.collector import settle_collector
 from executor.cli.output import leaf_error
 from executor.cli.signals import ended_by_signals
 from executor.errors import StoreError, UsageError
@@ -92,7 +92,7 @@ class CommandLine:
         if not create:
             self.require_store()
 
-        gc.freeze()  # modules and types: no round of the collector looks at them again
+        settle_collector()
 
         async def opened() -> Answer:
             async with (

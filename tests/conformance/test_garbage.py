@@ -4,11 +4,15 @@ would hold up everything else, and whose absence would be a leak.
 
 import gc
 
+import trio
+
+from executor.cli.collector import settle_collector
 from tests.support import guests
 from tests.support.executors import LastingEngine, opened, run
 from tests.support.programs import Bank
 
 CALLS = 200
+WORKERS = 64
 OF_THE_RUN_MAX = CALLS // 2
 """Objects that are of the run, and not of its calls."""
 
@@ -46,3 +50,33 @@ def test_a_remote_write_leaves_no_cycle():
 
 def test_an_invocation_leaves_no_cycle():
     assert len(run(after, 1, CALLS)) < OF_THE_RUN_MAX
+
+
+async def rounds_of_many():
+    """How often the collector looked while many workers were under way."""
+    bank = Bank()
+    async with opened(LastingEngine(), host=bank.functions()) as shem:
+        await shem.deploy(guests.CHARGER, name="charger")
+
+        async def all_at_once():
+            async with trio.open_nursery() as nursery:
+                for number in range(WORKERS):
+                    nursery.start_soon(shem.invoke, f"charger/{number}", "charge-many", [5])
+
+        await all_at_once()
+        gc.collect()
+        before = gc.get_stats()[0]["collections"]
+        await all_at_once()
+        return gc.get_stats()[0]["collections"] - before
+
+
+def test_the_collector_does_not_look_at_what_guests_under_way_have_in_use():
+    by_default = run(rounds_of_many)
+    threshold = gc.get_threshold()
+    settle_collector()
+    try:
+        assert run(rounds_of_many) * 5 <= by_default
+        assert by_default
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
