@@ -132,14 +132,18 @@ class Workers:
         loop = self._loops.get(name)
         return loop is not None and loop.loaded
 
-    def unload_idle(self) -> None:
-        """Gives up instances that have been idle longest: a quarter of them, at least one."""
+    def unload_idle(self) -> int:
+        """Gives up instances that have been idle longest: a quarter of them, at least one if there
+        is any. How many these are; they are left a moment later.
+        """
         idle = [(loop.idle_since, loop) for loop in self._loops.values()]
         longest = sorted(
             ((since, loop) for since, loop in idle if since is not None), key=itemgetter(0)
         )
-        for _, loop in longest[: -(-len(longest) // 4)]:
+        given_up = longest[: -(-len(longest) // 4)]
+        for _, loop in given_up:
             loop.unload()
+        return len(given_up)
 
     def _known(self, name: str) -> InvocationLoop | None:
         if name in self._leaving:
