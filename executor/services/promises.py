@@ -127,13 +127,15 @@ def unknown(promise: PromiseId, worker: str) -> UnknownPromise:
 
 
 class Promises:
-    """Those of one store. For the trio thread, but `read`, which any thread may call."""
+    """Those of one store. For the trio thread, but `read` and `is_settled`, for any."""
 
     def __init__(self, engine: Engine, write: WriteBatch, wall_ns: Callable[[], int]) -> None:
         self.engine = engine
         self._write = write
         self._wall_ns = wall_ns
         self._signals: WeakValueDictionary[PromiseId, Signal] = WeakValueDictionary()
+        self._complete: PromiseId | None = None
+        """One that was found complete, which it stays: many may wait for it, and each asks."""
         self.on_settled: Callable[[PromiseId], None] = ignore
         """Told of each promise that is complete now, or gone: durably."""
 
@@ -142,8 +144,15 @@ class Promises:
 
     def is_settled(self, promise: PromiseId) -> bool:
         """Whether nobody has to wait for it: it is complete, or gone."""
+        if promise == self._complete:
+            return True
         raw = self.engine.read_row("promises", promise.row_key)
-        return raw is None or decoded(_decode_settled, promise, raw).completed_at > 0
+        if raw is None:
+            return True
+        if not decoded(_decode_settled, promise, raw).completed_at:
+            return False
+        self._complete = promise
+        return True
 
     def signal(self, promise: PromiseId) -> Signal:
         """Fired when the promise is settled; for as long as somebody holds it."""

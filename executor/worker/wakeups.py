@@ -134,14 +134,19 @@ class Wakeups:
 
     async def _wake_waiting(self, prefix: bytes) -> None:
         """Wakes whoever waits for a promise that is settled, by the rows of that prefix. Others
-        get their turn in between.
+        get their turn in between. One promise is looked at once: who waits for it comes together,
+        and if it is settled meanwhile its rows are looked through again.
         """
         after: bytes | None = None
+        promise, settled = b"", False
         while page := self._engine.read_rows(
             "wakeups", prefix=prefix, after=after, limit=PAGE_ROWS
         ):
             for after, _ in page:
-                if self.is_settled([after[1:].partition(b"\0")[0].decode()]):
+                name = after[1 : -ID_BYTES - 1]
+                if name != promise:
+                    promise, settled = name, self.is_settled([name.decode()])
+                if settled:
                     self.wake(after[-ID_BYTES:])
                 await trio.lowlevel.checkpoint()
 

@@ -17,11 +17,17 @@ COUNT = 500
 
 
 class Looked(MemoryEngine):
-    """Tells when rows of waiters are read."""
+    """Tells when rows of waiters are read, and of promises."""
 
     def __init__(self):
         super().__init__()
         self.told = []
+        self.promises_read = []
+
+    def read_row(self, table, key):
+        if table == "promises":
+            self.promises_read.append(key)
+        return super().read_row(table, key)
 
     def read_rows(self, table, *arguments, **more):
         page = super().read_rows(table, *arguments, **more)
@@ -62,6 +68,7 @@ async def test_waiters_are_woken_a_page_at_a_time_and_others_run_between_pages(m
         for start in (lambda: promises.on_settled(PROMISE), waking.start_over):
             woken.clear()
             engine.told.clear()
+            engine.promises_read.clear()
             start()
             with trio.fail_after(20):
                 while len(woken) < COUNT:
@@ -69,6 +76,7 @@ async def test_waiters_are_woken_a_page_at_a_time_and_others_run_between_pages(m
             assert woken == [number.to_bytes(16, "big") for number in range(COUNT)]
             assert engine.told.count("page") >= COUNT // 50
             assert "page page" not in " ".join(engine.told)
+            assert len(engine.promises_read) <= 2, "one reading a promise, however many wait"
         nursery.cancel_scope.cancel()
 
 
@@ -82,3 +90,21 @@ async def test_whether_a_promise_is_settled_is_seen_without_its_value():
     assert promises.is_settled(PENDING), "it is gone"
     put(engine, creation(PENDING, 1))
     assert not promises.is_settled(PENDING)
+
+
+@trio_test
+async def test_a_complete_promise_is_read_once_by_all_who_ask_and_others_each_time():
+    engine = Looked()
+    completed = encode_row(PromiseRow(created_at=1, completed_at=2, value=b"x" * 1_000_000))
+    put(engine, Row("promises", PROMISE.row_key, completed), creation(PENDING, 1))
+    promises = memory_stores(engine).promises
+    for _ in range(10):
+        assert promises.is_settled(PROMISE)
+        assert not promises.is_settled(PENDING)
+    assert engine.promises_read.count(PROMISE.row_key) == 1
+    gone = PromiseId(b"m" * 16, 5)
+    assert promises.is_settled(gone), "nobody has made it, or it is gone"
+    put(engine, creation(gone, 1))
+    assert not promises.is_settled(gone), "a name that was guessed before it was made"
+    put(engine, Row("promises", PROMISE.row_key, None))
+    assert promises.is_settled(PROMISE), "gone"
