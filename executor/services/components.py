@@ -297,7 +297,7 @@ def replace_file(path: Path, artifact: bytes) -> None:
 
 
 def is_whole_artifact(path: Path) -> bool:
-    """Whether the file is as long as it was written; False if there is none."""
+    """Whether the file is as long as it was written; False if there is none that can be read."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size - ARTIFACT_TRAILER_BYTES
@@ -305,7 +305,7 @@ def is_whole_artifact(path: Path) -> bool:
                 return False
             file.seek(size)
             return file.read() == artifact_trailer(size)
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from executor.durable.call import host_function
-from executor.errors import ComponentRejected, InternalError, UsageError
+from executor.errors import ComponentRejected, InternalError, StoreError, UsageError
 from executor.host.embedder import (
     EmbedderFunction,
     embedder_interfaces,
@@ -108,7 +108,8 @@ class Revisions:
     def compiled(self, wasm: bytes, digest: str) -> Component:
         """Compiles a component that is being deployed, and keeps its artifact.
 
-        Raises: ComponentRejected with the sentence that fits the bytes.
+        Raises: ComponentRejected with the sentence that fits the bytes; StoreError if the artifact
+        cannot be kept.
         """
         return self._component(digest, wasm)
 
@@ -140,9 +141,14 @@ class Revisions:
                 found = self._stored(path)
                 if found is not None:
                     return found  # compiled meanwhile
-                if wasm is None:
-                    wasm = read_content(self._store, digest)
-                write_artifact(path, engine.compile(wasm))
+                content = read_content(self._store, digest) if wasm is None else wasm
+                artifact = engine.compile(content)
+                try:
+                    write_artifact(path, artifact)
+                except StoreError:
+                    if wasm is not None:
+                        raise  # who deploys hears of it; a worker that is there runs without
+                    return engine.load(artifact)
                 return engine.load(path)
         finally:
             with self._lock:

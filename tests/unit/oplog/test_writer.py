@@ -3,6 +3,7 @@ import time
 
 import pytest
 
+from oplog.engine import Row
 from oplog.entry import BeginAtomicRegion, Log, NoOp, Raw, Start
 from oplog.errors import OplogError, OplogFullError
 from oplog.memory_engine import MemoryEngine
@@ -121,6 +122,7 @@ def test_discarding_drops_what_is_not_in_flight(store, engine):
     writer.commit(same)
     writer.append(BeginAtomicRegion(at=2))
     writer.append(Start(at=1, function="f", function_type="t", request=Raw(bytes(99_999))))
+    writer.attach([Row("promises", b"lost", b"")])
     writer.commit(lost)
     writer.discard()
     assert writer.last_index == 1
@@ -133,6 +135,36 @@ def test_discarding_drops_what_is_not_in_flight(store, engine):
     assert writer.append(ENTRY) == 2
     assert committed(writer) is None
     assert store.engine.last_index(writer.worker_id) == 2
+    assert wrote_alone(engine)
+
+
+def test_a_loss_takes_with_it_what_was_appended_meanwhile_with_rows_and_large_values(store, engine):
+    writer = store.writer(os.urandom(16), 0)
+    hold, full, failed = Hold(), OplogFullError("no room"), Heard()
+
+    def held_and_refused(batches):
+        hold(batches)
+        return [full]
+
+    engine.on_write = held_and_refused
+    writer.append(ENTRY)
+    writer.commit(failed)
+    assert hold.entered.wait(30)
+    writer.append(Start(at=1, function="f", function_type="t", request=Raw(bytes(99_999))))
+    writer.attach([Row("promises", b"lost", b"")])
+    hold.go.set()
+    assert failed.wait() is full
+    engine.on_write = lambda _: None
+    writer.clear_failure()
+    assert writer.append(ENTRY) == 1
+    assert committed(writer) is None
+    assert wrote_alone(engine)
+
+
+def wrote_alone(engine):
+    """Whether the last transaction held one entry and nothing else."""
+    [batch] = engine.groups[-1]
+    return (len(batch.entries), list(batch.rows), list(batch.payloads)) == (1, [], [])
 
 
 @pytest.mark.parametrize("waited_for", [True, False], ids=["asked for", "by itself"])

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from executor.errors import StoreError
 from executor.host import INTERFACES
 from executor.services.components import (
     RevisionRow,
@@ -12,12 +13,14 @@ from executor.services.components import (
     content_digest,
     deployment,
     is_whole_artifact,
+    write_artifact,
 )
 from executor.wasm.engine import Engine
 from executor.worker import revision as revision_module
 from executor.worker.revision import Revisions
 from oplog.memory_engine import MemoryEngine
 from tests.support import guests
+from tests.support.children import start_python
 from tests.support.programs import RELAY, STARTER
 
 
@@ -86,10 +89,81 @@ def test_a_damaged_artifact_is_compiled_again(revisions, compiled, tmp_path):
     assert began == [guests.ADDER] * 2
 
 
-def test_only_the_revisions_that_were_used_last_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(revision_module, "LOADED_MAX", 2)
+@pytest.mark.parametrize(
+    "left",
+    [
+        lambda path: path.write_bytes(b"not an artifact"),
+        lambda path: write_artifact(path, b"whole, but of nothing that Wasmtime wrote"),
+        lambda path: write_artifact(path, b""),
+        lambda path: path.mkdir(parents=True),
+    ],
+    ids=["damaged", "of something else", "of nothing", "a folder"],
+)
+def test_a_worker_runs_whatever_is_in_the_place_of_its_artifact(tmp_path, left):
     store = MemoryEngine()
-    for number in range(3):
+    deploy_adder(store, 1)
+    path = artifact_path(tmp_path, content_digest(guests.ADDER), Engine.open().settings_tag)
+    path.parent.mkdir()
+    left(path)
+    for _ in range(2):
+        revision = Revisions(tmp_path, store, INTERFACES, ()).load("adder", 0)
+        assert revision.export("demo:adder/api.{add}").path
+    assert path.is_dir() or is_whole_artifact(path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_where_no_artifact_can_be_kept_a_worker_runs_and_who_deploys_hears_of_it(tmp_path):
+    store = MemoryEngine()
+    deploy_adder(store, 1)
+    (tmp_path / "artifacts").write_text("no folder")
+    revisions = Revisions(tmp_path, store, INTERFACES, ())
+    assert revisions.load("adder", 0).export("demo:adder/api.{add}").path
+    with pytest.raises(StoreError, match="the compiled component cannot be kept") as refused:
+        revisions.compiled(guests.ADDER, content_digest(guests.ADDER))
+    assert (refused.value.kind, refused.value.where) == ("store-error", f"{tmp_path}/artifacts")
+    assert refused.value.hint
+
+
+COMPILING = """
+    import sys
+    from pathlib import Path
+    from executor.host import INTERFACES
+    from executor.services.components import content_digest
+    from executor.wasm.engine import Engine
+    from executor.worker.revision import Revisions
+    from oplog.memory_engine import MemoryEngine
+    from tests.support import guests
+
+    wasm = guests.counter_component()
+    Engine.open()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    revisions = Revisions(Path(sys.argv[1]), MemoryEngine(), INTERFACES, ())
+    print(len(revisions.compiled(wasm, content_digest(wasm)).exports))
+"""
+
+
+def test_processes_that_compile_the_same_at_once_leave_one_whole_artifact(tmp_path):
+    guests.counter_component()
+    children = [start_python(COMPILING, tmp_path) for _ in range(3)]
+    try:
+        for child in children:
+            assert child.stdout.readline() == "ready\n", child.stderr.read()
+        for child in children:
+            child.stdin.write("\n")
+            child.stdin.flush()
+        assert [child.communicate(timeout=60)[0] for child in children] == ["5\n"] * 3
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+    [artifact] = (tmp_path / "artifacts").iterdir()
+    assert is_whole_artifact(artifact)
+
+
+def deploy_adder(store, count):
+    """So many revisions of the same component."""
+    for number in range(count):
         row = RevisionRow(
             component="adder",
             component_id="id",
@@ -101,6 +175,12 @@ def test_only_the_revisions_that_were_used_last_are_kept(tmp_path, monkeypatch):
             exports=(),
         )
         assert store.write([deployment(row, {row.digest: guests.ADDER})]) == [None]
+
+
+def test_only_the_revisions_that_were_used_last_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(revision_module, "LOADED_MAX", 2)
+    store = MemoryEngine()
+    deploy_adder(store, 3)
     revisions = Revisions(tmp_path, store, INTERFACES, ())
     first, second = revisions.load("adder", 0), revisions.load("adder", 1)
     assert revisions.load("adder", 0) is first

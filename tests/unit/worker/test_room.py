@@ -10,6 +10,8 @@ from executor.worker import room
 from executor.worker.room import RoomProbe
 from oplog.errors import OplogError, OplogFullError
 
+DELAY_MIN_S, DELAY_MAX_S = room.PROBE_DELAY_MIN_S, room.PROBE_DELAY_MAX_S
+
 
 class Disk:
     """A probe that meets what the test says, one after the other, and then finds room."""
@@ -80,3 +82,23 @@ async def test_one_that_is_cancelled_leaves_the_others_waiting():
         assert scope.cancelled_caught
         await wait_together(probe, 2)
         assert disk.probes == 2
+
+
+@trio.testing.trio_test
+async def test_a_disk_that_stays_full_is_asked_less_and_less_often_but_every_30_seconds(
+    monkeypatch,
+):
+    slept = []
+    sleep = trio.sleep
+
+    async def sleep_at_once(seconds):
+        slept.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(room, "PROBE_DELAY_MIN_S", DELAY_MIN_S)
+    monkeypatch.setattr(room, "PROBE_DELAY_MAX_S", DELAY_MAX_S)
+    monkeypatch.setattr(trio, "sleep", sleep_at_once)
+    disk = Disk(*[OplogFullError("no")] * 6)
+    async with trio.open_nursery() as nursery:
+        await wait_together(RoomProbe(nursery, disk.probe), 1)
+    assert slept == [1, 2, 4, 8, 16, 30, 30]
