@@ -56,6 +56,37 @@ def _joined(payloads):
     return ["i32", *joined]
 
 
+def alignment(type_):
+    """Of a value in memory, by the canonical ABI."""
+    match type_:
+        case None:
+            return 1
+        case Primitive(name):
+            return {"char": 4, "string": 4, "bool": 1}.get(name) or int(name[1:]) // 8
+        case ListType():
+            return 4
+        case RecordType(fields):
+            return max(alignment(of) for _, of in fields)
+        case TupleType(elements):
+            return max(map(alignment, elements))
+        case VariantType(cases):
+            return max(_number(len(cases)), *(alignment(of) for _, of in cases))
+        case OptionType(payload):
+            return alignment(payload)
+        case ResultType(ok, err):
+            return max(alignment(ok), alignment(err))
+        case EnumType(cases):
+            return _number(len(cases))
+        case FlagsType(flags):
+            return 1 if len(flags) <= 8 else 2 if len(flags) <= 16 else 4
+    raise TypeError(type_)
+
+
+def _number(cases):
+    """Bytes that tell so many cases apart."""
+    return 1 if cases <= 1 << 8 else 2 if cases <= 1 << 16 else 4
+
+
 class Declared:
     """Type declarations of an imported instance: named types must be exported to be used."""
 
@@ -104,10 +135,12 @@ def _quoted(names):
 def identity_guest(type_):
     """A guest that passes `x` through the import `t:host/api.{f}` n times, n at least 1.
 
-    It exports `run: func(n: u32, x: T) -> T`; None if T has too many parts to be passed flat.
+    It exports `run: func(n: u32, x: T) -> T`. A T of too many parts to be passed flat is passed in
+    memory. None if it has so many that `f` takes them flat and `run` does not.
     """
     core = flat(type_)
-    if len(core) + 1 > MAX_FLAT:
+    in_memory = len(core) > MAX_FLAT
+    if len(core) == MAX_FLAT:
         return None
     declared = Declared()
     name = declared.name(type_)
@@ -119,6 +152,12 @@ def identity_guest(type_):
     indirect = len(core) > 1
     params = " ".join(core)
     gets = " ".join(f"(local.get {index + 1})" for index in range(len(core)))
+    take, count = "", "$n"
+    if in_memory:  # one pointer, to both parameters
+        offset = max(4, alignment(type_))
+        params, count = "i32", "$count"
+        gets = f"(i32.add (local.get $n) (i32.const {offset}))"
+        take = "(local.set $count (i32.load (local.get $n)))"
     result = "i32" if indirect else core[0]
     import_result = "" if indirect else f" (result {core[0]})"
     call = f"(call $f {gets} (i32.const 64))"
@@ -143,12 +182,13 @@ def identity_guest(type_):
  (core module $m
   (import "h" "f" (func $f (param {params}{" i32" if indirect else ""}){import_result}))
   (import "l" "set" (func $set)) (import "l" "reset" (func $reset))
-  (import "l" "zero" (func $zero))
-  (func (export "run") (param $n i32) (param {params}) (result {result}) (local $r {core[0]})
-   (call $set)
+  (import "l" "zero" (func $zero)) (import "l" "memory" (memory 256))
+  (func (export "run") (param $n i32) {"" if in_memory else f"(param {params})"}
+   (result {result}) (local $r {core[0]}) (local $count i32)
+   (call $set) {take}
    (loop $again (call $reset) {call}
-     (local.set $n (i32.sub (local.get $n) (i32.const 1)))
-     (br_if $again (i32.gt_s (local.get $n) (i32.const 0)))) {answer})
+     (local.set {count} (i32.sub (local.get {count}) (i32.const 1)))
+     (br_if $again (i32.gt_s (local.get {count}) (i32.const 0)))) {answer})
   (func (export "post") (param {result}) (call $zero)))
  (core instance $i (instantiate $m (with "h" (instance (export "f" (func $f))))
    (with "l" (instance $libc))))

@@ -12,6 +12,7 @@ from executor.wasm.abi import compile_lift, compile_lower
 from executor.wasm.host_function import HostFunction
 from executor.wasm.instance import Returned
 from executor.wasm.types import (
+    PRIMITIVES,
     U8,
     EnumType,
     FlagsType,
@@ -26,6 +27,7 @@ from executor.wasm.types import (
     nests_option,
 )
 from executor.wasm.values import Err, Ok, Some, Variant
+from executor.wasm.wit import parse_type
 from tests.support.guest_text import identity_guest, random_type, random_value
 from tests.support.machine import host_interface, machine
 from tests.support.wit_values import exact
@@ -74,6 +76,60 @@ def test_any_value_is_what_wasmtime_py_makes_of_it(seed):
                 if not puzzles_wasmtime_py(type_):
                     lifted = lowered_by_them_lifted_by_us(type_, theirs, value)
                     assert exact(lifted) == exact(value), type_
+
+
+WIDE = ", ".join(f"f{n}: {name}" for n, name in enumerate(PRIMITIVES))
+MANY_FLAGS = ", ".join(f"g{n}" for n in range(32))
+MANY_CASES = ", ".join(f"e{n}" for n in range(300))
+EVERY_KIND = [
+    *PRIMITIVES,
+    *(f"list<{name}>" for name in PRIMITIVES),
+    "list<list<list<u16>>>",
+    "list<tuple<char, f32>>",
+    "list<option<result<string, list<u8>>>>",
+    f"record {{ {WIDE} }}",
+    f"record {{ only: record {{ only: tuple<record {{ {WIDE} }}> }} }}",
+    f"tuple<{', '.join(['u64'] * 17)}>",
+    f"tuple<{', '.join(['string'] * 40)}>",
+    "flags { g0 }",
+    f"flags {{ {MANY_FLAGS} }}",
+    "enum { e0 }",
+    f"enum {{ {MANY_CASES} }}",
+    f"variant {{ {MANY_CASES}, last(string) }}",
+    "variant { a(u8), b(u64), c(f32), d(f64), e(string), f, g(list<u8>), h(char), i(s8) }",
+    "variant { a(variant { b(f32), c(u64), d }), e(option<f64>), f(result<s8, string>) }",
+    "variant { a(tuple<f32, u64>), b(tuple<u64, f32, u8>), c(record { x: f64, y: string }) }",
+    "option<option<option<bool>>>",
+    "option<result>",
+    "result",
+    "result<string>",
+    "result<_, u8>",
+    "result<result<_, f32>, result<u64>>",
+]
+"""Also what is passed in memory, one way or both, and payloads that share their flat values."""
+
+
+@pytest.mark.parametrize("text", EVERY_KIND)
+def test_a_type_of_every_kind_is_what_wasmtime_py_makes_of_it(text):
+    type_ = parse_type(text)
+    rnd = random.Random(text)
+    values = [random_value(rnd, type_) for _ in range(12)]
+    function = HostFunction(
+        name="f", type=FuncType((("x", type_),), type_), call=lambda _state, value: value
+    )
+    with machine() as made:
+        guest = identity_guest(type_)
+        linker = made.linker(guest, host_interface(function))
+        instance = made.start(linker)
+        component = made.component(guest)
+        run = component.wasmtime_component.type.exports(component.wasmtime_engine)["run"].ty
+        for value in values:
+            outcome = made.call(instance, "run", 2, value)
+            assert exact(outcome.value) == exact(value)
+            assert exact(lowered_by_us_lifted_by_them(type_, run.result, value)) == exact(value)
+            if not puzzles_wasmtime_py(type_):
+                lifted = lowered_by_them_lifted_by_us(type_, run.result, value)
+                assert exact(lifted) == exact(value)
 
 
 def guests(rnd):
