@@ -9,6 +9,7 @@ import fcntl
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -67,9 +68,11 @@ class StoreLock:
             os.close(descriptor)
 
     def release(self) -> None:
-        """Idempotent."""
+        """Takes the holder's name away with the lock: its process may live on. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
             os.close(descriptor)
 
 

@@ -232,27 +232,20 @@ class AskedExecutor:
     async def delete(self, worker: str) -> Done:
         return wire.record_of(await self._ask("delete", wire.WorkerRequest(worker=worker)), Done)
 
-    async def run(self, *, until_idle: bool = False) -> None:
+    async def run(
+        self, *, until_idle: bool = False, begun: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Hands over however the other process ends: what is to be run is the same whoever does
-        it.
+        it. `begun` hears who runs the store, once that one runs everything.
         """
-        what = (
-            "waits until nothing is left to run"
-            if until_idle
-            else "shows what is run there, and takes over when that one ends"
-        )
-        told = False
         try:
             exchange = await self._begin("run", wire.RunRequest(until_idle=until_idle))
             try:
-                self._report(f"{self._busy.message}: this one {what}")
-                told = True
+                begun(self._busy.message)
                 await self._next(exchange, "answer", ignore_text)
             finally:
                 await exchange.close()
-        except (HandedOver, ProcessKilled) as ended:
-            if told:
-                self._report("that process has ended: this one takes over")
+        except ProcessKilled as ended:
             raise HandedOver from ended
 
     async def close(self) -> None:

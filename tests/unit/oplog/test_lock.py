@@ -69,6 +69,12 @@ def test_the_same_process_cannot_take_it_twice(tmp_path):
     StoreLock.take(tmp_path).release()
 
 
+def test_who_has_given_the_lock_up_is_not_named_though_its_process_lives(tmp_path):
+    lock = StoreLock.take(tmp_path)
+    lock.release()
+    assert (tmp_path / LOCK_NAME).read_bytes() == b""
+
+
 def test_a_child_of_the_holder_does_not_keep_the_lock(tmp_path):
     lock = StoreLock.take(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

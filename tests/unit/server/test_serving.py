@@ -243,23 +243,23 @@ def test_who_runs_everything_is_handed_over_to_however_the_process_ended(
 
         if not told:
             monkeypatch.setattr(Exchange, "send", sent)
-        reports = []
-        async with (
-            ask(tmp_path, {"report": reports.append}, BUSY) as asked,
-            trio.open_nursery() as nursery,
-        ):
+        async with ask(tmp_path, {}, BUSY) as asked, trio.open_nursery() as nursery:
+            begun = trio.Event()
+            owners = []
+
+            def begin(owner):
+                owners.append(owner)
+                begun.set()
 
             async def run_all():
                 with pytest.raises(HandedOver):
-                    await asked.run(until_idle=True)
+                    await asked.run(until_idle=True, begun=begin)
 
             nursery.start_soon(run_all)
             if told:
-                while not reports:  # noqa: ASYNC110  # nobody tells
-                    await trio.sleep(0.01)
+                await begun.wait()
                 end(door)
-        waits = "the store is in use: this one waits until nothing is left to run"
-        assert reports == ([waits, "that process has ended: this one takes over"] if told else [])
+        assert owners == (["the store is in use"] if told else [])
 
     run(case)
 

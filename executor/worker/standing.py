@@ -1,0 +1,69 @@
+"""Workers that have something to do and do not run now: why, and what is to be done about it."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from executor.errors import WorkerNotFound
+from executor.records import WorkerSummary, time_text
+from executor.services.promises import PromiseId
+from executor.worker.reader import StoreReader
+from executor.worker.status import State, Status
+
+STANDING: Final[tuple[State, ...]] = (
+    "uncertain",
+    "failed",
+    "exited",
+    "interrupted",
+    "retrying",
+    "suspended",
+)
+NAMED_MAX: Final = 10
+"""Workers of one state that are named; a store may have a hundred thousand that sleep."""
+
+
+def standing_workers(store: StoreReader) -> Iterator[str]:
+    """A sentence for each, as committed: the first ones of each state. Blocks."""
+    for state in STANDING:
+        page = store.workers(status=state, limit=NAMED_MAX)
+        for worker in page.workers:
+            with suppress(WorkerNotFound):  # deleted just now
+                yield sentence(store, worker)
+        if page.cursor is not None:
+            yield f"and whoever else is {state}: see `shem workers --status {state}`"
+
+
+def sentence(store: StoreReader, worker: WorkerSummary) -> str:
+    """Raises: WorkerNotFound."""
+    name = worker.worker
+    worker_id = store.worker_id(name)
+    status = store.status(worker_id)
+    match status.state:
+        case "uncertain":
+            start = status.decision[0]
+            return (
+                f"{name} is uncertain: its write at entry {start} may have happened or not:"
+                f" shem resolve {name} {start} --repeat, --fail or --value WAVE"
+            )
+        case "failed" | "exited":
+            why = f": {worker.last_error}" if worker.last_error else ""
+            return f"{name} {status.state}{why}: shem revert {name} --last 1, or delete it"
+        case "interrupted":
+            return f"{name} is interrupted: shem resume {name}"
+        case "retrying":
+            return f"{name} is tried again at {time_text(status.retry_at)}: by a `shem run` then"
+        case "suspended":
+            return f"{name} waits for {' or '.join(awaited(store, worker_id, status))}"
+        case _:
+            return f"{name} is {status.state} again"
+
+
+def awaited(store: StoreReader, worker_id: bytes, status: Status) -> Iterator[str]:
+    """Raises: WorkerNotFound."""
+    for text in status.promises:
+        promise = PromiseId.of_name(text)
+        own = promise.worker_id == worker_id
+        owner = status.name if own else store.status(promise.worker_id).name
+        yield f"promise {promise.index}: shem promise complete {owner} {promise.index} VALUE"
+    if status.wake_at is not None:
+        yield f"{time_text(status.wake_at)}: a `shem run` then goes on with it"
