@@ -97,6 +97,7 @@ async def deploy(
             if existing is None:
                 await submit(services.store, deployment(row, contents), name)
     found = existing or row
+    newest = row.revision if existing is None else row.revision - 1
     return Deployed(
         component=found.component,
         id=found.component_id,
@@ -104,6 +105,7 @@ async def deploy(
         digest=found.digest,
         imports=found.imports,
         exports=found.exports,
+        newest=newest if newest != found.revision else None,
     )
 
 

@@ -30,6 +30,8 @@ class Deployed(Record, frozen=True, kw_only=True):
     digest: str
     imports: tuple[str, ...]
     exports: tuple[str, ...]
+    newest: int | None = None
+    """The revision that new workers take, where this one was deployed before it."""
 
 
 class RevisionRecord(Record, frozen=True, kw_only=True):

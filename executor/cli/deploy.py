@@ -109,7 +109,8 @@ def deploy(context: click.Context, /, **asked: Any) -> int:
     """Make FILE the newest revision of a component.
 
     FILE is a WebAssembly component, as bytes or as text. The same bytes with the same options are
-    the revision that is there already. Prints what the component exports.
+    the revision that is there already, also where a newer one has followed, which new workers then
+    go on to take. Prints what the component exports.
     """
     line = context.ensure_object(CommandLine)
     deployment = Deployment(**asked)
@@ -130,7 +131,12 @@ def deploy(context: click.Context, /, **asked: Any) -> int:
     if line.json:
         write_json(deployed_json(deployed))
     else:
-        write_line(f"{deployed.component} revision {deployed.revision}")
+        there = (
+            ""
+            if deployed.newest is None
+            else f" is there already; new workers take revision {deployed.newest}"
+        )
+        write_line(f"{deployed.component} revision {deployed.revision}{there}")
         for export in deployed.exports:
             write_line(f"  {export}")
     return EXIT_DONE

@@ -22,6 +22,7 @@ from executor.records import (
     PromisePage,
     PromiseRecord,
     Rebuild,
+    RevisionRecord,
     WorkerFile,
     WorkerPage,
     WorkerRecord,
@@ -45,7 +46,8 @@ def error_json(error: ErrorRecord) -> Json:
 
 
 def deployed_json(deployed: Deployed) -> Json:
-    return {
+    """`newest` is there only where new workers take another revision."""
+    shape: Json = {
         "component": deployed.component,
         "id": deployed.id,
         "revision": deployed.revision,
@@ -53,23 +55,41 @@ def deployed_json(deployed: Deployed) -> Json:
         "imports": list(deployed.imports),
         "exports": list(deployed.exports),
     }
+    if deployed.newest is not None:
+        shape["newest"] = deployed.newest
+    return shape
 
 
 def component_json(component: ComponentRecord) -> Json:
     return {
         "component": component.component,
         "id": component.id,
-        "revisions": [
-            {
-                "revision": revision.revision,
-                "digest": revision.digest,
-                "bytes": revision.bytes,
-                "deployed_at": time_text(revision.deployed_at),
-            }
-            for revision in component.revisions
-        ],
+        "revisions": [revision_json(revision) for revision in component.revisions],
         "imports": list(component.imports),
         "exports": list(component.exports),
+    }
+
+
+def revision_json(revision: RevisionRecord) -> Json:
+    """What it was deployed with is there where it was given, by the names that `create` has."""
+    files = [{"path": path, "writable": writable} for path, writable in revision.files]
+    options: Json = {
+        "env": dict(revision.env),
+        "config": dict(revision.config),
+        "files": files,
+        "limits": dict(revision.limits),
+        "host": list(revision.host),
+        "host_directory": revision.host_directory,
+        "allow_net": list(revision.allow_net),
+        "retry": revision.retry and _struct_fields(revision.retry, 0),
+        "retry_rules": _field("retry_rules", revision.retry_rules, 0),
+    }
+    return {
+        "revision": revision.revision,
+        "digest": revision.digest,
+        "bytes": revision.bytes,
+        "deployed_at": time_text(revision.deployed_at),
+        **{name: value for name, value in options.items() if value},
     }
 
 
@@ -270,6 +290,6 @@ def _field(name: str, value: object, index: int) -> object:
         case msgspec.Struct():
             return _struct_fields(value, index)
         case tuple():
-            return list(value)
+            return [_field(name, item, index) for item in value]
         case _:
             return value

@@ -1,6 +1,7 @@
 """The command line on a real store with a real component; what is killed are child processes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -163,6 +164,34 @@ def test_what_is_accepted_without_waiting_is_run_by_run(shem, tmp_path):
     assert shem("run", "--until-idle").code == 0
     assert shem("invoke", "counter/a", "add", "5", "--key", "k").stdout == "5\n"
     assert len(set(charges(tmp_path))) == 1
+
+
+def test_bytes_that_were_deployed_before_a_newer_revision_say_which_one_new_workers_take(
+    shem, tmp_path
+):
+    (tmp_path / "next.wat").write_text(f"(;;){COUNTER}")
+    host = ("--host", f"bank_of_{abs(hash(tmp_path))}:charge", "--name", "counter")
+    newer = shem("deploy", "next.wat", *host, "--json").json
+    assert (newer["revision"], "newest" in newer) == (1, False)
+    older = shem("deploy", "counter.wat", *host)
+    assert (older.code, older.stderr) == (0, "")
+    assert older.stdout.splitlines()[0] == (
+        "counter revision 0 is there already; new workers take revision 1"
+    )
+    assert shem("deploy", "next.wat", *host).stdout.startswith("counter revision 1\n")
+    again = shem("deploy", "counter.wat", *host, "--json").json
+    assert (again["revision"], again["newest"]) == (0, 1)
+
+
+def test_run_until_idle_names_whom_it_leaves_behind(shem):
+    shem("invoke", "counter/a", "add", "5")
+    assert shem("run", "--until-idle").stderr == ""
+    shem("invoke", "counter/a", "fail", "--key", "k", "--no-wait")
+    for options, out in ((), ""), (("--json",), '{"done": true}\n'):
+        ran = shem("run", "--until-idle", *options)
+        assert (ran.code, ran.stdout, ran.stderr.count("\n")) == (0, out, 1)
+        assert ran.stderr.startswith("shem: counter/a failed: ")
+        assert ran.stderr.endswith(": shem revert counter/a --last 1, or delete it\n")
 
 
 def test_a_failure_and_what_comes_after_it_have_their_exit_codes(shem):
@@ -328,8 +357,9 @@ async def charge(call, cents):
 """
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["told", "stderr takes nothing"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_what_a_host_function_holds_up(shem, tmp_path, number):
+def test_a_second_signal_ends_what_a_host_function_holds_up(shem, tmp_path, number, told):
     """One that should wait and does not; to the worker it is a crash."""
     (tmp_path / "stuck_bank.py").write_text(STUCK)
     host = ("--host", "stuck_bank:charge", "--name", "stuck")
@@ -337,6 +367,9 @@ def test_a_second_signal_ends_what_a_host_function_holds_up(shem, tmp_path, numb
     command = (sys.executable, "-m", "executor.cli", "invoke", "stuck/a", "add", "1", "--key", "k")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
+            if not told:
+                process.stderr.close()
+                process.stderr = None
             deadline = time.monotonic() + 60
             while not (tmp_path / "stuck").exists():
                 assert process.poll() is None
@@ -350,7 +383,26 @@ def test_a_second_signal_ends_what_a_host_function_holds_up(shem, tmp_path, numb
         finally:
             process.kill()
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
-    assert err.count("\n") == 1
-    assert err.startswith("shem: ")
-    assert "what was accepted goes on" in err
+    if told:
+        assert err.count("\n") == 1
+        assert err.startswith("shem: ")
+        assert "what was accepted goes on" in err
     assert shem("worker", "stuck/a", "--json").json["current_key"] == "k"
+
+
+@pytest.mark.parametrize("closed", [">&- 2>&-", "<&- >&- 2>&-"])
+def test_no_file_of_the_store_takes_the_place_of_a_stream_that_is_closed(shem, tmp_path, closed):
+    command = (sys.executable, "-m", "executor.cli", "run")
+    with subprocess.Popen(("sh", "-c", f'exec "$@" {closed}', "sh", *command)) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (tmp_path / ".shem" / "control.sock").exists():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            streams = [Path(f"/proc/{process.pid}/fd/{number}").readlink() for number in (1, 2)]
+            process.terminate()
+            assert process.wait(timeout=60) == -signal.SIGTERM
+        finally:
+            process.kill()
+    assert streams == [Path(os.devnull)] * 2

@@ -1,11 +1,18 @@
 import io
 import itertools
+import json
+import os
+import sys
+import time
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 from executor.cli import oplog as oplog_command
+from executor.cli.app import main
+from executor.cli.command_line import CommandLine
+from executor.cli.output import wait_while_read
 from executor.records import OplogRecord, time_text
 from executor.server.shapes import entry_json
 from oplog.entry import (
@@ -19,6 +26,8 @@ from oplog.entry import (
     Parent,
     Raw,
     Region,
+    Retry,
+    RetryRule,
     Start,
     Suspend,
 )
@@ -81,6 +90,13 @@ def test_fields_are_json_values_and_absent_ones_are_left_out():
     assert shape(Log(at=1, level="stdout", text="?", octets=b"\xff"))["octets"] == {
         "base64": "/w=="
     }
+    rule = RetryRule(
+        name="r",
+        statuses=("429",),
+        policy=Retry(attempts_max=1, min_delay_ns=1, max_delay_ns=1, multiplier=1.0),
+    )
+    [ruled] = shape(Create(at=1, name="a/b", component="a", retry_rules=(rule,)))["retry_rules"]
+    assert json.loads(json.dumps(ruled))["policy"]["attempts_max"] == 1
     retry = shape(Error(at=1, retry_from=4, kind="transient", retry_at=AT_NS))
     assert retry["retry_at"] == AT_TEXT
     assert (retry["kind"], retry["error_kind"]) == ("error", "transient")
@@ -155,7 +171,7 @@ def test_follow_goes_on_with_what_is_committed_until_the_worker_is_deleted(
         else:
             del store.workers["counter/alice"]
 
-    monkeypatch.setattr(oplog_command.time, "sleep", sleep)
+    monkeypatch.setattr(oplog_command, "wait_while_read", sleep)
     ran = shem("oplog", "counter/alice", "--from", "6", "--follow")
     assert (ran.code, ran.stderr) == (1, "shem: the worker was deleted: counter/alice\n")
     assert [line.split()[0] for line in ran.stdout.splitlines()] == ["6", "7", "8", "9"]
@@ -165,7 +181,7 @@ def test_follow_ends_at_its_limit_and_with_ctrl_c(shem, alice, monkeypatch):
     def interrupt(_seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(oplog_command.time, "sleep", interrupt)
+    monkeypatch.setattr(oplog_command, "wait_while_read", interrupt)
     assert shem("oplog", "counter/alice", "--follow", "--limit", "2").code == 0
     ran = shem("oplog", "counter/alice", "--follow")
     assert (ran.code, len(ran.stdout.splitlines())) == (130, 7)
@@ -188,3 +204,26 @@ def test_times_keep_their_nanoseconds():
     assert time_text(0) == "1970-01-01T00:00:00.000000000Z"
     assert time_text(AT_NS) == AT_TEXT
     assert time_text(4_102_444_800_000_000_001) == "2100-01-01T00:00:00.000000001Z"
+
+
+def test_who_follows_ends_when_nobody_reads_any_more(alice, monkeypatch, store, tmp_path):
+    """Without an entry that would find out."""
+    reader, writer = os.pipe()
+    waited = []
+
+    def wait(duration_s):
+        if not waited:
+            assert os.read(reader, 1 << 16).count(b"\n") == 7
+            wait_while_read(0)
+            os.close(reader)
+        waited.append(duration_s)
+        assert len(waited) == 1
+        wait_while_read(60)
+
+    monkeypatch.setattr(oplog_command, "wait_while_read", wait)
+    with os.fdopen(writer, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        line = CommandLine(store.open_executor, store.open_reader)
+        began = time.monotonic()
+        assert main(["oplog", "counter/alice", "--follow", "--data", str(tmp_path)], line) == 0
+        assert time.monotonic() - began < 30
