@@ -16,6 +16,7 @@ from executor.durable.retry import recorded_policy
 from executor.durable.retry_rules import Deployable, recorded_retry_rules, refuse_unmatched, split
 from executor.errors import UsageError
 from executor.host.embedder import check_binding
+from executor.path_text import legible
 from executor.records import Deployed, InitialFile
 from executor.requests import check_type
 from executor.services.components import (
@@ -204,10 +205,20 @@ def revision_row(
 
 
 def host_directory(options: DeployOptions) -> str:
-    """Where the revision's host functions are imported from; "" if there are none."""
+    """Where the revision's host functions are imported from; "" if there are none.
+
+    Raises: UsageError for a directory whose path cannot be recorded.
+    """
     if not options.get("host"):
         return ""
-    return options.get("host_directory") or os.fspath(Path.cwd())
+    directory = legible(options.get("host_directory") or os.fspath(Path.cwd()))
+    if directory.encode(errors="ignore").decode() != directory:
+        raise UsageError(
+            "the directory of the host functions cannot be recorded: its path is not UTF-8",
+            where=directory,
+            hint="deploy from another directory",
+        )
+    return directory
 
 
 def ignore_progress(stage: str) -> None:

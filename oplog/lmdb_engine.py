@@ -148,7 +148,7 @@ class LmdbEngine(Engine):
         require_whole(path, header)
         try:
             environment = lmdb.open(
-                str(path),
+                os.fsencode(path),
                 map_size=map_bytes,
                 max_dbs=DATABASES_MAX,
                 max_readers=READERS_MAX,
@@ -396,7 +396,7 @@ def make_new(path: Path) -> None:
         unnamed.unlink(missing_ok=True)
         try:
             with lmdb.open(
-                str(unnamed),
+                os.fsencode(unnamed),
                 map_size=MAP_BYTES,
                 max_dbs=DATABASES_MAX,
                 subdir=False,
@@ -424,7 +424,7 @@ def read_through(path: str) -> int:
     try:
         with (
             lmdb.open(
-                path, map_size=MAP_BYTES, max_dbs=DATABASES_MAX, readonly=True
+                os.fsencode(path), map_size=MAP_BYTES, max_dbs=DATABASES_MAX, readonly=True
             ) as environment,
             Path(os.devnull).open("wb") as nowhere,
         ):

@@ -31,6 +31,7 @@ SIGNATURES_OF_OTHERS: dict[str, tuple[str, ...]] = {
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "oplog": (),
     "executor.errors": (),
+    "executor.path_text": (),
     "executor.records": ("oplog.entry",),
     "executor.sources": (),
     "executor.replay": ("executor.errors", "oplog.codec", "oplog.entry", "oplog.errors"),
@@ -61,6 +62,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.durable.signal",
         "executor.durable.trace",
         "executor.errors",
+        "executor.path_text",
         "executor.services",
         "executor.sources",
         "executor.wasm.types",
@@ -118,6 +120,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.durable",
         "executor.errors",
         "executor.host",
+        "executor.path_text",
         "executor.records",
         "executor.replay",
         "executor.services",

@@ -1,5 +1,6 @@
 """The command `shem` as a whole: its commands, and the one place where errors become exit codes."""
 
+import io
 import logging
 import os
 import sys
@@ -38,6 +39,7 @@ from executor.cli.run import run
 from executor.cli.signals import Terminated
 from executor.cli.torture import torture
 from executor.cli.workers import worker, workers
+from executor.path_text import legible
 
 SILENCE: Final = logging.NullHandler()
 """What a user has to hear is an error or a report of the command; a line of a log says it again."""
@@ -106,9 +108,9 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
     `line` says how stores are opened. Blocks until the command is done.
     """
     line = line or CommandLine()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = [legible(text) for text in (sys.argv[1:] if arguments is None else arguments)]
     try:
-        open_missing_streams()
+        prepare_streams()
         line.arguments = tuple(given)
         if "--debug" not in given:
             logging.getLogger().addHandler(SILENCE)
@@ -130,12 +132,22 @@ def main(arguments: Sequence[str] | None = None, line: CommandLine | None = None
         return _refuse(error, line, given)
 
 
-def open_missing_streams() -> None:
-    """A stream that the caller has closed takes everything and keeps nothing."""
+def prepare_streams() -> None:
+    """A stream that the caller has closed takes everything and keeps nothing; the others take any
+    text, whatever the locale says.
+    """
+    for number in range(3):  # a file of the store that is opened must not become stderr
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None or sys.stderr is None:
         nowhere = Path(os.devnull).open("w")  # noqa: SIM115  # as long as the process
         sys.stdout = sys.stdout or nowhere
         sys.stderr = sys.stderr or nowhere
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _refuse(error: BaseException, line: CommandLine, given: Sequence[str]) -> int:

@@ -20,7 +20,8 @@ import trio
 from executor.cli.collector import settle_collector
 from executor.cli.output import leaf_error
 from executor.cli.signals import ended_by_signals
-from executor.errors import StoreError, UsageError
+from executor.errors import StoreError
+from executor.path_text import system_path
 from executor.server.client import HandedOver, NotServed, is_loaded
 from executor.server.opening import open_or_ask
 from executor.server.operations import Operations
@@ -59,15 +60,9 @@ class CommandLine:
 
     @property
     def store(self) -> Path:
-        """Where the store is: `--data`, else `$SHEM_DATA`, else `./.shem`. Raises: UsageError."""
+        """Where the store is: `--data`, else `$SHEM_DATA`, else `./.shem`."""
         path = self.data or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
-        if path.encode(errors="ignore").decode() != path:
-            raise UsageError(
-                f"{path!r} cannot be a store: its path is not UTF-8",
-                where="--data",
-                hint=f"name another directory with --data or ${STORE_VARIABLE}",
-            )
-        return Path(path)
+        return Path(system_path(path))
 
     def read(self, use: Callable[[StoreReader], Answer]) -> Answer:
         """`use` on the store opened for reading, beside whoever runs it. Blocks."""

@@ -34,6 +34,7 @@ from executor.cli.output import (
     write_json,
 )
 from executor.errors import AlreadyExists, InternalError, UsageError
+from executor.path_text import system_path
 
 GUEST: Final = Path("guests", "build", "order.wasm")
 GATHERING_GUEST: Final = GUEST.with_name("gather.wasm")
@@ -176,7 +177,7 @@ def demo(context: click.Context, component: str | None) -> int:
 def find_guest(named: str | None, built: Path = GUEST) -> Path:
     """A component to tell the story with. Raises: UsageError that says how to build it."""
     repository = Path(__file__).resolve().parents[2]
-    places = [Path(named)] if named else [repository / built, built.absolute()]
+    places = [Path(system_path(named))] if named else [repository / built, built.absolute()]
     for place in places:
         if place.is_file():
             return place
@@ -194,9 +195,10 @@ def demo_store(named: str | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="shem-demo-") as folder:
             yield Path(folder, "store")
         return
-    if Path(named).exists():
+    store = Path(system_path(named))
+    if store.exists():
         raise AlreadyExists("the demo needs a new store", where=named, hint="name another folder")
-    yield Path(named)
+    yield store
 
 
 def tell_story(story: Story, guest: Path) -> None:

@@ -6,6 +6,7 @@ What runs then is lost as at a crash: what was accepted is not.
 import os
 import signal
 import sys
+from contextlib import suppress
 
 INTERRUPTED = 130
 SHAPE = '{"kind": "interrupted", "message": "%s", "where": "", "hint": "%s"}'
@@ -17,10 +18,8 @@ def end_at_once(number: int, hint: str) -> None:
     """
     message = "ended by SIGTERM" if number == signal.SIGTERM else "interrupted"
     line = SHAPE % (message, hint) if "--json" in sys.argv else f"shem: {message}: {hint}"
-    try:
+    with suppress(OSError):  # then the exit code says it all
         os.write(2, f"{line}\n".encode())
-    except OSError:
-        os._exit(INTERRUPTED)
     if number == signal.SIGTERM:
         end_by_sigterm()
     os._exit(INTERRUPTED)

@@ -1,6 +1,5 @@
 """`shem oplog`: a worker's entries, one line each."""
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -12,7 +11,13 @@ from rich.console import Console
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.completion import worker_argument
 from executor.cli.oplog_text import TO_MILLISECONDS, entry_text
-from executor.cli.output import EXIT_DONE, stdout_console, write_json, write_line
+from executor.cli.output import (
+    EXIT_DONE,
+    stdout_console,
+    wait_while_read,
+    write_json,
+    write_line,
+)
 from executor.records import OplogRecord
 from executor.server.shapes import entry_json
 from executor.worker.commits import store_errors
@@ -54,7 +59,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     help="Only entries of this kind; may be repeated.",
 )
 @click.option("--search", metavar="Q", help="Only entries that match the query, as above.")
-@click.option("--follow", is_flag=True, help="Go on as entries are committed, until Ctrl-C.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Go on as entries are committed, until Ctrl-C or until nobody reads them.",
+)
 @command_options
 @click.pass_context
 def oplog(context: click.Context, /, **asked: Any) -> int:
@@ -121,5 +130,5 @@ def read(store: StoreReader, query: Query) -> Iterator[OplogRecord]:
     if not query.follow:
         return store.oplog(query.worker, query.first, search=query.search)
     return store.follow_oplog(
-        query.worker, query.first, search=query.search, wait=partial(time.sleep, FOLLOW_S)
+        query.worker, query.first, search=query.search, wait=partial(wait_while_read, FOLLOW_S)
     )

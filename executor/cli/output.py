@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from rich.console import Console
 from executor.cli.ending import INTERRUPTED
 from executor.cli.signals import GOES_ON, Terminated
 from executor.errors import ComponentRejected, RequestError, ShemError
+from executor.path_text import legible
 from executor.records import ErrorRecord
 from executor.server.shapes import error_json
 from executor.worker.commits import refusal_words
@@ -89,6 +91,14 @@ def write_note(line: str) -> None:
     write_remark(printable(line))
 
 
+def wait_while_read(duration_s: float) -> None:
+    """Blocks. Raises: BrokenPipeError as soon as whoever read stdout is gone."""
+    watched = select.poll()
+    watched.register(sys.stdout, 0)  # errors and a hang-up are told unasked
+    if watched.poll(duration_s * 1_000):
+        raise BrokenPipeError
+
+
 def write_text(text: str) -> None:
     """Lines to stdout, as they are."""
     click.echo(encoded(text))
@@ -102,7 +112,7 @@ def write_remark(text: str) -> None:
 
 def encoded(text: str) -> bytes:
     """UTF-8. What is no Unicode text, a terminal may pass any bytes, is shown as its escape."""
-    return text.encode(errors="backslashreplace")
+    return legible(text).encode(errors="backslashreplace")
 
 
 def printable(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from executor.path_text import system_path
 from executor.records import InitialFile
 
 SIZE: Final = re.compile(r"(\d{1,100})\s*([A-Za-z]*)")
@@ -78,7 +79,7 @@ def read_file(path: str, bytes_max: int = -1) -> bytes:
     reason.
     """
     try:
-        with Path(path).open("rb") as file:
+        with Path(system_path(path)).open("rb") as file:
             return file.read(bytes_max)
     except OSError as error:
         raise click.BadParameter(f"{path or repr(path)}: {error.strerror or error}") from error

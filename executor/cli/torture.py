@@ -27,6 +27,7 @@ from executor.cli.torture_report import TortureReport
 from executor.cli.torture_script import check_lines, read_script, steps_of
 from executor.deployment import DeployOptions
 from executor.errors import InvocationInterrupted, StoreError, UsageError
+from executor.path_text import system_path
 from executor.torture.crash_points import KINDS, Point, PointKind, parse_point
 from executor.torture.lab import NO_ROOM, Lab, Trial, no_room
 from executor.torture.subject import Subject, deploy_subject, deployed_subject
@@ -113,7 +114,7 @@ def chain(text: str) -> tuple[Point, ...]:
 @click.option(
     "--keep",
     metavar="DIR",
-    type=Path,
+    type=lambda text: Path(system_path(text)),
     help="Keep the store and the reports of each case that went wrong.",
 )
 @command_options
@@ -255,7 +256,7 @@ def find_subject(line: CommandLine, deployment: Deployment) -> Subject:
     Raises: UsageError if there is neither, ComponentNotFound.
     """
     file = deployment.file
-    if Path(file).is_file():
+    if Path(system_path(file)).is_file():
         return Subject(deployment.component, read_file(file), deployment.options)
     if line.has_store() and "." not in file:
         found = line.read(lambda store: deployed_subject(store, file))

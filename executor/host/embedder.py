@@ -41,6 +41,7 @@ from executor.errors import GuestError, HostBindingError, UsageError
 from executor.host.foreign_errors import error_text, raise_as_told
 from executor.host.interface import InterfaceTable, host_interface
 from executor.host.state import HostState
+from executor.path_text import system_path
 from executor.wasm.types import FuncType
 from executor.wasm.wit import parse_interface
 
@@ -222,12 +223,13 @@ def importable(directory: str) -> Iterator[None]:
         yield
         return
     with _importing:
-        sys.path.insert(0, directory)
+        path = system_path(directory)
+        sys.path.insert(0, path)
         importlib.invalidate_caches()
         try:
             yield
         finally:
-            sys.path.remove(directory)
+            sys.path.remove(path)
 
 
 def import_from(name: str) -> ModuleType:

@@ -174,7 +174,12 @@ def _wasmtime_engine(*, concurrent: bool) -> Any:
 
 def _loaded(artifact: bytes | Path, engine: Any) -> Component:
     if isinstance(artifact, Path):
-        return Component(WasmtimeComponent.deserialize_file(engine, str(artifact)), engine)
+        try:
+            path = os.fsencode(artifact).decode()
+        except UnicodeDecodeError:  # Wasmtime takes no such path
+            artifact = artifact.read_bytes()
+        else:
+            return Component(WasmtimeComponent.deserialize_file(engine, path), engine)
     return Component(WasmtimeComponent.deserialize(engine, artifact), engine)
 
 

@@ -198,7 +198,7 @@ def test_what_cannot_be_invoked_says_why(shem, tmp_path, arguments, kind, says):
         (("cancel", "adder/w", "\udcff"), "unknown-key", r"with key '\udcff'"),
         (("revert", "adder/w", "--last", "9" * 30), "usage", "has 1 invocations to revert"),
         (("promise", "list", "adder/w", "--cursor", "9" * 30), "usage", "is not in the range"),
-        (("components", "--data", "a\udcff"), "usage", "its path is not UTF-8: --data: name"),
+        (("components", "--data", "a\udcff"), "store-error", r"no store: a\udcff: deploy a comp"),
         (("completion",), "usage", "Choose from: bash, zsh, fish: shem completion"),
         (("workers", "--status", "x" * 10_000), "usage", "is not one of 'idle'"),
         (
