@@ -56,7 +56,6 @@ from executor.services.promises import PromiseId
 from executor.services.sockets import Sockets
 from executor.wasm.engine import Engine as WasmEngine
 from executor.wasm.lane import Lanes
-from executor.wasm.plain import decode_result
 from executor.worker import amending
 from executor.worker.commits import store_error
 from executor.worker.file_view import read_file
@@ -64,7 +63,7 @@ from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
 from executor.worker.memory import bearable_bytes, relieve_memory
 from executor.worker.opening import open_store
-from executor.worker.outcomes import error_of, exit_record, failure_record, unknown_key
+from executor.worker.outcomes import unknown_key, value_of
 from executor.worker.reader import FOLLOW_S, PROMISES_PER_PAGE, WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
 from executor.worker.revision import Revisions
@@ -241,15 +240,8 @@ class Executor:
         found = loop.worker
         wit = self._workers.exports(worker)[accepted.function]
         loop.start()
-        outcome = found.outcome(await found.wait(accepted.key))
-        if outcome.failure is not None:
-            failure = outcome.failure
-            raise error_of(failure_record(worker, failure.kind, failure.message))
-        if outcome.exit is not None:
-            if outcome.exit == 0:
-                return None
-            raise error_of(exit_record(worker, outcome.exit))
-        return decode_result(wit, outcome.result)
+        state = await found.wait(accepted.key)
+        return value_of(worker, state.finished_index, found.outcome(state), wit)
 
     async def _accept(
         self,

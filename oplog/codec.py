@@ -25,15 +25,9 @@ encode_value: Final[Callable[[object], bytes]] = msgspec.msgpack.Encoder(
 """The bytes of a plain value. The same value has the same bytes: maps are sorted by key, integers
 and floats stay apart, and so do `1` and `True`, `0.0` and `-0.0`. Not-a-number keeps its bits."""
 
-UNREADABLE: Final = (
-    msgspec.MsgspecError,
-    RecursionError,
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-)
-"""What bytes end in that are not what was written, where they are taken for a value."""
+UNREADABLE: Final = (msgspec.MsgspecError, RecursionError)
+"""What bytes end in that are not what was written: what msgspec raises of them, and nothing that a
+fault of ours might. Who makes more of a plain value than it is refuses it with one of these too."""
 
 _decode_entry = msgspec.msgpack.Decoder(Entry).decode
 
@@ -53,7 +47,7 @@ def decode_entry(raw: bytes) -> Entry:
     """Raises: OplogCorruptError for anything that is not exactly one entry of a known kind."""
     try:
         return _decode_entry(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+    except UNREADABLE as error:
         raise OplogCorruptError(f"not an entry ({len(raw)} bytes): {error}") from error
 
 
@@ -66,7 +60,7 @@ def decode_value(raw: bytes | Raw, index: int = 0) -> object:
     """
     try:
         return read_value(raw)
-    except UNREADABLE as error:
+    except (OplogCorruptError, *UNREADABLE) as error:
         raise damaged_value(index, error) from error
 
 

@@ -27,7 +27,7 @@ from executor.durable.function_type import WRITE_LOCAL
 from executor.errors import BadArguments, GuestError
 from executor.wasm.check import compile_canonical
 from executor.wasm.host_function import PENDING, HostFunction
-from executor.wasm.plain import Convert, compile_plain
+from executor.wasm.plain import STUMBLES, Convert, compile_plain, misread
 from executor.wasm.types import FuncType, WitType
 from executor.wasm.weight import check_weight
 from executor.wasm.wit import parse_type
@@ -107,7 +107,7 @@ class AnswerCodec:
             self.encode = lambda answer: raw(encode(answer))
         else:
             self.encode = lambda answer: raw(encode(to_plain(answer)))
-        self.decode = answer_decoder(from_plain)
+        self.decode = answer_decoder(answer_type, from_plain)
 
     def checked(self, answer: object, function: str) -> object:
         """The canonical value of an answer that foreign code gave.
@@ -136,17 +136,22 @@ def nothing(_response: Raw, _index: int) -> None:
     """What a function without a result answers."""
 
 
-def answer_decoder(from_plain: Convert | None) -> Callable[[Raw, int], object]:
+def answer_decoder(answer_type: WitType, back: Convert | None) -> Callable[[Raw, int], object]:
     read = read_value
 
     def decode(response: Raw, index: int) -> object:
         try:
             plain = read(response)
-            return plain if from_plain is None else from_plain(plain)
+            return plain if back is None else back(plain)
         except (OplogCorruptError, *UNREADABLE) as error:
-            raise OplogCorruptError(
-                f"the answer to the call at entry {index} is damaged: {error}"
-            ) from error
+            damage: Exception = error
+        except STUMBLES as error:
+            damage = misread(answer_type, read(response), error)
+            if damage is error:
+                raise
+        raise OplogCorruptError(
+            f"the answer to the call at entry {index} is damaged: {damage}"
+        ) from damage
 
     return decode
 

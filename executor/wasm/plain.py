@@ -21,9 +21,10 @@ the same bytes, so requests and arguments are compared as bytes, never as Python
 `True == 1`, `0.0 == -0.0` and `nan != nan`).
 
 Encoding takes canonical values (`check.canonical`, or what the ABI lifted) and decoding takes bytes
-that encoding made; neither checks. Both are on the path of every durable call: a conversion is
-compiled once a type, from one expression where it has parts, and is `None` where there is nothing
-to convert. Pure; any thread.
+that encoding made; neither checks. What a conversion back stumbles over is looked at then: a value
+that is not of the type is refused with msgspec.ValidationError, any other error is a fault of ours.
+Both are on the path of every durable call: a conversion is compiled once a type, from one
+expression where it has parts, and is `None` where there is nothing to convert. Pure; any thread.
 """
 
 import base64
@@ -34,7 +35,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from executor.wasm.check import round_f32
+from executor.errors import BadArguments
+from executor.wasm.check import canonical, round_f32
 from executor.wasm.types import (
     BorrowType,
     EnumType,
@@ -49,6 +51,7 @@ from executor.wasm.types import (
     TupleType,
     VariantType,
     WitType,
+    format_briefly,
     nests_option,
 )
 from executor.wasm.values import Err, Ok, Some, Variant
@@ -63,6 +66,9 @@ Raw: TypeAlias = msgspec.Raw
 
 NO_ARGUMENTS: Final = msgspec.Raw(b"\x90")
 NO_RESULT: Final = msgspec.Raw(b"\xc0")
+
+STUMBLES: Final = (TypeError, ValueError, LookupError, AttributeError)
+"""What a conversion ends in that meets a plain value of another shape."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -104,19 +110,30 @@ def to_plain(type_: WitType, value: object) -> Any:
 
 
 def from_plain(type_: WitType, plain: object) -> Any:
-    """The canonical value of a plain value."""
-    convert = compile_plain(type_)[1]
-    return plain if convert is None else convert(plain)
+    """The canonical value of a plain value. Raises: msgspec.ValidationError."""
+    reading = compile_reading(type_)
+    return plain if reading is None else reading(plain)
+
+
+def read_result(type_: WitType, raw: Raw) -> Any:
+    """As `decode_result`, every part looked at. Raises: msgspec.MsgspecError."""
+    value = from_plain(type_, _decode(raw))
+    try:
+        return canonical(type_, value)
+    except BadArguments as error:
+        raise msgspec.ValidationError(error.message) from error
 
 
 @functools.lru_cache(maxsize=4096)
 def compile_function(type_: FuncType) -> FunctionCodec:
     """The conversions of a function's arguments and result."""
-    params = [compile_plain(of) for _, of in type_.params]
-    to, back = (None, None) if type_.result is None else compile_plain(type_.result)
+    types = [of for _, of in type_.params]
+    to, back = (None, None)
+    if type_.result is not None:
+        to, back = compile_plain(type_.result)[0], compile_reading(type_.result)
     return FunctionCodec(
-        encode_arguments=_arguments_encoder([convert for convert, _ in params]),
-        decode_arguments=_arguments_decoder([convert for _, convert in params]),
+        encode_arguments=_arguments_encoder([compile_plain(of)[0] for of in types]),
+        decode_arguments=_arguments_decoder([compile_reading(of) for of in types]),
         encode_result=_no_result if type_.result is None else _encoder(to),
         decode_result=_decode if back is None else _decoder(back),
     )
@@ -149,12 +166,18 @@ def _arguments_encoder(converts: list[Convert | None]) -> Callable[[Sequence[Any
     return lambda values: raw(encode(each(values)))
 
 
-def _arguments_decoder(converts: list[Convert | None]) -> Callable[[Raw], list[Any]]:
+def _arguments_decoder(readings: list[Convert | None]) -> Callable[[Raw], list[Any]]:
     decode = _decode
-    if not any(converts):
-        return decode
-    each = _elementwise(converts)
-    return lambda raw: each(decode(raw))
+    count = len(readings)
+    each = _elementwise(readings) if any(readings) else None
+
+    def decoded(raw: Raw) -> list[Any]:
+        plain = decode(raw)
+        if type(plain) is not list or len(plain) != count:
+            raise msgspec.ValidationError(f"$: expected {count} arguments")
+        return plain if each is None else each(plain)
+
+    return decoded
 
 
 def _same(value: Any) -> Any:
@@ -211,6 +234,36 @@ def compile_plain(type_: WitType) -> Plain:
             return _result(ok, err)
         case OwnType() | BorrowType():
             return _handle_to_plain, _handle_from_plain
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_reading(type_: WitType) -> Convert | None:
+    """The conversion back, for bytes that may be damaged. It raises: msgspec.ValidationError."""
+    back = compile_plain(type_)[1]
+    return None if back is None else _reading(type_, back)
+
+
+def _reading(type_: WitType, back: Convert) -> Convert:
+    def reading(plain: Any) -> Any:
+        try:
+            return back(plain)
+        except STUMBLES as error:
+            raise misread(type_, plain, error) from error
+
+    return reading
+
+
+def misread(type_: WitType, plain: object, error: Exception) -> Exception:
+    """What is to be raised where a conversion back ended in `error`: that the value is not what
+    encoding makes of one of the type, else the error itself.
+    """
+    try:
+        again = to_plain(type_, canonical(type_, plain))
+    except BadArguments as mismatch:
+        return msgspec.ValidationError(mismatch.message)
+    if _encode(again) != _encode(plain):
+        return msgspec.ValidationError(f"$: not as a value of {format_briefly(type_)} is written")
+    return error
 
 
 def _f64(value: float) -> float:

@@ -15,6 +15,11 @@ from executor.errors import (
     WorkerDeleted,
 )
 from executor.records import ErrorRecord
+from executor.wasm.plain import decode_result
+from executor.wasm.types import FuncType
+from executor.worker.commits import store_errors
+from oplog.codec import values_of
+from oplog.entry import Outcome
 
 ERRORS: Final[dict[str, type[ShemError]]] = {
     "guest-trap": GuestTrap,
@@ -45,6 +50,22 @@ def error_of(record: ErrorRecord) -> ShemError:
     """What the library raises for it."""
     error = ERRORS.get(record.kind, InvocationError)
     return error(record.message, where=record.where, hint=record.hint)
+
+
+def value_of(worker: str, index: int, outcome: Outcome, wit: FuncType) -> object:
+    """What an invocation returned whose outcome is entry `index`; None if it left with exit(0).
+
+    Raises: InvocationError for a failure or another exit, StoreError.
+    """
+    if outcome.failure is not None:
+        failure = outcome.failure
+        raise error_of(failure_record(worker, failure.kind, failure.message))
+    if outcome.exit is not None:
+        if outcome.exit == 0:
+            return None
+        raise error_of(exit_record(worker, outcome.exit))
+    with store_errors(worker), values_of(index):
+        return decode_result(wit, outcome.result)
 
 
 def own_fault(worker: str, error: BaseException) -> ShemError:

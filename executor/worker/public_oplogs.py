@@ -15,6 +15,7 @@ from executor.worker.public_entries import Beside, Subject, public_entry
 from executor.worker.rows import read_status, read_worker_id
 from executor.worker.search import Query, matches, parse
 from executor.worker.signatures import export_types
+from oplog.codec import values_of
 from oplog.engine import Engine
 from oplog.entry import End, Entry, InvocationFinished, InvocationStarted, PendingInvocation, Start
 from oplog.reader import Reader
@@ -80,7 +81,8 @@ class PublicOplog:
             chosen = self._chosen(index, entry, query)
             if chosen is not None:
                 beside = self._beside(*chosen)
-                value = public_entry(self._subject, chosen[1], beside)
+                with values_of(chosen[0]):
+                    value = public_entry(self._subject, chosen[1], beside)
                 if value is not None:
                     found.append((chosen[0], value))
                     room -= value_bytes(chosen[1]) + value_bytes(beside.end)

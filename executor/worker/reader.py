@@ -41,7 +41,7 @@ from executor.services.promises import (
     read_promises,
     unknown,
 )
-from executor.wasm.plain import decode_result
+from executor.wasm.plain import read_result
 from executor.wasm.types import FuncType
 from executor.wasm.wave import format_wave
 from executor.worker.commits import refused_store, store_errors
@@ -424,7 +424,7 @@ def completed(record: Invocation, finished: InvocationFinished, wit: FuncType) -
     result = outcome.result
     if result is ABSENT or wit.result is None:
         return Invocation(**fields | {"status": "completed"})
-    value = decode_result(wit, result)
+    value = read_result(wit.result, result)
     return Invocation(
         **fields
         | {

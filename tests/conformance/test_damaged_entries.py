@@ -22,6 +22,8 @@ from tests.support.terminals import Ended
 NO_TEXT = Raw(b"\xa2\xff\xfe")
 """A string of two bytes that are no UTF-8: an entry holds it as it is, and nobody can read it."""
 NO_VALUE = Raw(b"\xc1")
+OTHER = Raw(b"\x93\x01\x02\x03")
+"""A value, and of another type than any that it stands for."""
 
 WORKER = "counter/alice"
 INVOKE = ("invoke", WORKER, "charge-many", '"bob"', "2", "--key", "k1")
@@ -102,7 +104,7 @@ def test_a_damaged_value_that_lies_beside_the_oplog_is_named_by_its_entry(shem, 
     assert shem("invoke", "counter/bob", "add", "1").stdout == "1\n"
 
 
-@pytest.mark.parametrize("value", [NO_TEXT, NO_VALUE], ids=["no text", "no value"])
+@pytest.mark.parametrize("value", [NO_TEXT, NO_VALUE, OTHER], ids=["no text", "no value", "other"])
 @pytest.mark.parametrize(
     ("kind", "field", "commands"),
     [
@@ -127,6 +129,8 @@ def test_whoever_meets_a_damaged_value_names_worker_and_entry(
         "again": INVOKE,
     }
     for command in commands:
+        if value is OTHER and command in {"oplog", "search"}:
+            continue  # it can be read: what it stands for says nothing there
         ran = shem(*lines[command], "--json")
         error = json.loads(ran.stderr.splitlines()[-1] if ran.stderr else ran.stdout)
         error = error.get("error", error)

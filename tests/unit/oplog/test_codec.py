@@ -1,6 +1,7 @@
 import contextlib
 import json
 import math
+import random
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplog.codec import decode_entry, decode_value, encode_entry, encode_value
+from oplog.codec import (
+    UNREADABLE,
+    decode_entry,
+    decode_value,
+    encode_entry,
+    encode_value,
+    read_value,
+    values_of,
+)
 from oplog.entry import ABSENT, KIND_OF, TAGS, End, Entry, InvocationFinished, Raw, Start
 from oplog.errors import OplogCorruptError
 from tests.unit.oplog.samples import AT, SAMPLES
@@ -148,3 +157,67 @@ def test_a_reference_is_not_a_value():
     reference = msgspec.msgpack.encode(msgspec.msgpack.Ext(1, bytes(32)))
     with pytest.raises(OplogCorruptError, match="resolve it"):
         decode_value(reference)
+
+
+def changed(draw, raw):
+    """The bytes with a few of them, or bits, changed, gone or added."""
+    found = bytearray(raw)
+    for _ in range(draw.randrange(1, 4)):
+        at = draw.randrange(len(found) + 1)
+        match draw.randrange(4):
+            case 0:
+                found[at:at] = draw.randbytes(draw.randrange(1, 9))
+            case 1:
+                del found[at:]
+            case 2 if at < len(found):
+                found[at] = draw.randrange(256)
+            case _ if at < len(found):
+                found[at] ^= 1 << draw.randrange(8)
+            case _:
+                pass
+    return bytes(found)
+
+
+def test_nothing_leaves_a_reader_of_bytes_but_what_is_told_as_damage():
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    draw = random.Random(seed)
+    written = [
+        *(bytes.fromhex(raw) for raw in GOLDEN.values()),
+        *map(encode_value, ([{"a": 1.5}, b"x" * 40], {"ok": ["é" * 9, None, True]}, -(2**63))),
+        *(head * depth for head in (b"\x91", b"\x81", b"\x81\xa0") for depth in (3, 5_000)),
+        b"\x81\x91\x01\x02",
+        b"\xd7\xff" + b"\xff" * 8,
+        b"\xd6\xff\0\0\0\0",
+        b"\xdd\xff\xff\xff\xff\x01",
+    ]
+    for number in range(30_000):
+        raw = changed(draw, draw.choice(written))
+        for read in (read_value, decode_entry):
+            with contextlib.suppress(OplogCorruptError, *UNREADABLE):
+                read(raw)
+        with contextlib.suppress(OplogCorruptError):
+            decode_value(raw, number)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [TypeError, ValueError, KeyError, IndexError, AttributeError, UnicodeError, AssertionError],
+)
+def test_a_fault_of_ours_beside_a_value_is_not_told_as_its_damage(fault):
+    with pytest.raises(fault) as raised, values_of(3):
+        raise fault("ours")
+    assert type(raised.value) is fault
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [msgspec.DecodeError("x"), msgspec.ValidationError("x"), RecursionError("x")],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_a_reader_of_bytes_raises_names_the_entry(damage):
+    with (
+        pytest.raises(OplogCorruptError, match="entry 3 is damaged: a value cannot be read: x"),
+        values_of(3),
+    ):
+        raise damage

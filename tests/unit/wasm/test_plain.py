@@ -1,3 +1,4 @@
+import contextlib
 import json
 import math
 import struct
@@ -6,6 +7,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from executor.errors import BadArguments
+from executor.wasm import plain as plain_module
 from executor.wasm.check import canonical
 from executor.wasm.plain import (
     compile_function,
@@ -16,12 +19,13 @@ from executor.wasm.plain import (
     encode_result,
     from_plain,
     plain_to_json,
+    read_result,
     to_plain,
 )
 from executor.wasm.types import FuncType
 from executor.wasm.values import Err, Ok, Some, Variant
 from executor.wasm.wit import parse_function, parse_type
-from tests.support.wit_values import calls, exact, typed_values
+from tests.support.wit_values import calls, exact, typed_values, types
 
 EXAMPLES = [
     ("u64", 2**64 - 1, 2**64 - 1),
@@ -154,3 +158,70 @@ def test_arguments_and_result_of_every_function_survive_their_bytes(call):
     assert exact(back) == exact(arguments)
     assert bytes(encode_arguments(type_, tuple(back))) == bytes(raw)
     assert exact(decode_result(type_, encode_result(type_, result))) == exact(result)
+
+
+MISSHAPEN = [
+    ("tuple<tuple<u8>, string>", [[1]]),
+    ("tuple<u8, string>", 7),
+    ("record { a: option<tuple<u8>> }", {"b": 1}),
+    ("record { a: option<tuple<u8>> }", {}),
+    ("variant { days(tuple<u8>), forever }", {"days": 1, "forever": 2}),
+    ("variant { days(tuple<u8>), forever }", "never"),
+    ("variant { days(tuple<u8>), forever }", None),
+    ("option<option<u8>>", {"none": 1}),
+    ("result<tuple<u8>, string>", {}),
+    ("result<tuple<u8>, string>", "ok"),
+    ("list<own<x>>", [7]),
+    ("borrow<x>", {"hand": 7}),
+]
+
+
+@pytest.mark.parametrize(("type_", "plain"), MISSHAPEN)
+def test_a_plain_value_of_another_shape_is_refused_where_it_is_met(type_, plain):
+    wit = parse_type(type_)
+    with pytest.raises(msgspec.ValidationError, match=r"^\$"):
+        from_plain(wit, plain)
+    raw = msgspec.Raw(msgspec.msgpack.encode(plain))
+    for read in (lambda: decode_result(FuncType((), wit), raw), lambda: read_result(wit, raw)):
+        with pytest.raises(msgspec.ValidationError):
+            read()
+
+
+@settings(deadline=None, max_examples=300)
+@given(types(), typed_values())
+def test_a_value_that_is_read_as_another_type_is_refused_or_becomes_one(type_, typed):
+    """Nothing else leaves a conversion; what is read with every part looked at is of the type."""
+    raw = msgspec.Raw(msgspec.msgpack.encode(to_plain(*typed)))
+    function = FuncType((("p", type_),), type_)
+    for decode in (decode_result, decode_arguments):
+        with contextlib.suppress(msgspec.ValidationError):
+            decode(function, raw)
+    try:
+        value = read_result(type_, raw)
+    except msgspec.ValidationError:
+        with pytest.raises((BadArguments, msgspec.ValidationError)):
+            canonical(type_, from_plain(type_, msgspec.msgpack.decode(raw)))
+    else:
+        assert exact(canonical(type_, value)) == exact(value)
+
+
+@pytest.mark.parametrize("raw", [b"\x05", b"\x90", b"\x92\x01\x02", b"\xa1a", b"\x81\xa1a\x01"])
+@pytest.mark.parametrize("type_", ["f: func(a: u8)", "f: func(a: tuple<u8>)"])
+def test_arguments_of_another_number_are_refused(type_, raw):
+    _, wit = parse_function(type_)
+    with pytest.raises(msgspec.ValidationError, match="expected 1 arguments"):
+        decode_arguments(wit, msgspec.Raw(raw))
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), ValueError("x")])
+def test_an_error_of_ours_is_told_as_it_is_where_the_value_is_of_its_type(error):
+    def broken(_plain):
+        raise error
+
+    wit = parse_type("result<tuple<u8>, string>")
+    reading = plain_module._reading(wit, broken)
+    with pytest.raises(type(error)) as raised:
+        reading({"ok": [1]})
+    assert raised.value is error
+    with pytest.raises(msgspec.ValidationError):
+        reading({"ok": ["a"]})
