@@ -60,6 +60,14 @@ class Check(msgspec.Struct, frozen=True):
     held: bool
 
 
+class StepFailed(InternalError):
+    """A command of the story failed, and has said why."""
+
+    def __init__(self, arguments: Sequence[str], code: int) -> None:
+        super().__init__(f"shem {shlex.join(arguments)} ended with {code}")
+        self.code = code
+
+
 class Story:
     """Runs the commands, tells what happens, and remembers what was checked."""
 
@@ -142,7 +150,7 @@ class Story:
             finally:
                 process.kill()  # nothing, if it has ended
         if process.returncode != 0:
-            raise InternalError(f"shem {shlex.join(arguments)} ended with {process.returncode}")
+            raise StepFailed(arguments, process.returncode)
         return output or ""
 
 
@@ -164,9 +172,14 @@ def demo(context: click.Context, component: str | None) -> int:
     console = stderr_console() if line.json else stdout_console()
     with demo_store(line.data) as store, started_receiver() as receiver:
         story = Story(store, receiver, console)
-        tell_story(story, guest)
-        tell_gathering(story, gathering)
-        tell_waiting(story, waiting)
+        try:
+            tell_story(story, guest)
+            tell_gathering(story, gathering)
+            tell_waiting(story, waiting)
+        except StepFailed as failure:
+            if line.json or failure.code < 0:  # nobody has said it in JSON, or at all
+                raise
+            return failure.code
     failed = [check for check in story.checks if not check.held]
     story.tell(f"{len(story.checks) - len(failed)} of {len(story.checks)} checks held.")
     if line.json:

@@ -1,4 +1,5 @@
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -84,10 +85,29 @@ def test_the_checks_fail_on_a_request_that_is_made_again_or_under_another_key(
 def test_a_command_of_the_story_that_fails_ends_it(tmp_path):
     receiver = type("Receiver", (), {"url": "http://nowhere/"})()
     story = demo.Story(tmp_path / "none", receiver, Console(file=io.StringIO()))
-    with pytest.raises(demo.InternalError, match="shem worker a/b ended with 5"):
+    with pytest.raises(demo.StepFailed, match="shem worker a/b ended with 5"):
         story.run("worker", "a/b")
     with pytest.raises(demo.InternalError, match="there is no store"):
         story.read("worker", "a/b")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_where_no_store_can_be_made_the_command_that_met_it_says_so_and_nobody_else(
+    shem, tmp_path, monkeypatch, options
+):
+    (tmp_path / "order.wasm").write_bytes(b"(component)")
+    monkeypatch.setattr(demo, "find_guest", lambda *_: tmp_path / "order.wasm")
+    ran = shem("demo", "--data", "order.wasm/store", *options)
+    assert ran.code == 5
+    said = ran.stderr.splitlines()
+    assert [line for line in said if line.startswith("shem: ")] == [
+        "shem: the store cannot be made: Not a directory: order.wasm/store:"
+        " see that order.wasm is a directory and can be written to"
+    ]
+    if options:
+        assert json.loads(said[-1])["message"].endswith("ended with 5")
+    else:
+        assert len(said) == 1
 
 
 class Told:
