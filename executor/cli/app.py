@@ -12,7 +12,7 @@ from typing import Final
 import click
 from click.exceptions import Exit, NoArgsIsHelpError
 
-from executor.cli.command_line import CommandLine, command_options
+from executor.cli.command_line import CommandLine, command_options, write_commands
 from executor.cli.completion import VARIABLE, answer_shell, completion
 from executor.cli.demo import demo
 from executor.cli.deploy import component, components, deploy
@@ -43,8 +43,6 @@ from executor.path_text import legible
 
 SILENCE: Final = logging.NullHandler()
 """What a user has to hear is an error or a report of the command; a line of a log says it again."""
-WHOLE: Final = 200
-"""Characters of a command's first sentence in the list: more than any has."""
 
 SECTIONS: Final[dict[str, tuple[click.Command, ...]]] = {
     "Deploy and invoke": (deploy, invoke, run),
@@ -72,10 +70,7 @@ class Sections(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         for heading, commands in SECTIONS.items():
-            with formatter.section(heading):
-                formatter.write_dl(
-                    [(str(one.name), one.get_short_help_str(WHOLE)) for one in commands]
-                )
+            write_commands(formatter, heading, commands)
 
 
 @click.group(

@@ -9,7 +9,7 @@ one ends in order the command goes on by itself, here or with the next one.
 import functools
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Unpack
@@ -37,6 +37,8 @@ STORE_VARIABLE: Final = "SHEM_DATA"
 REACHED_WITHIN_S: Final = 5.0
 """A process that has just taken the store listens within this time, if it serves it at all."""
 REACH_AGAIN_S: Final = 0.02
+WHOLE: Final = 200
+"""Characters of a command's first sentence: more than any has."""
 
 
 class CommandLine:
@@ -128,13 +130,21 @@ class CommandLine:
             )
 
 
+def write_commands(
+    formatter: click.HelpFormatter, heading: str, commands: Iterable[click.Command]
+) -> None:
+    """A section of a group's help: each command with its first sentence, whole."""
+    with formatter.section(heading):
+        formatter.write_dl([(str(one.name), one.get_short_help_str(WHOLE)) for one in commands])
+
+
 def command_options(command: Command) -> Command:
     """`--data`, `--json` and `--debug`, before or after the command's name."""
     for option in (
         click.option("--debug", is_flag=True, expose_value=False, callback=_set("debug"),
                      is_eager=True, help="Show tracebacks."),
         click.option("--json", is_flag=True, expose_value=False, callback=_set("json"),
-                     is_eager=True, help="Answer with one JSON object (a line each for oplog)."),
+                     is_eager=True, help="Answer in JSON, on one line (oplog: a line an entry)."),
         click.option("--data", metavar="DIR", expose_value=False, callback=_set("data"),
                      is_eager=True, help="The store [default: $SHEM_DATA, else ./.shem]."),
     ):  # fmt: skip

@@ -163,7 +163,8 @@ def demo(context: click.Context, component: str | None) -> int:
 
     Deploy, invoke, kill in the middle, finish from the oplog, and look at what the bank has seen.
 
-    Uses a store of its own that is gone afterwards, or keeps the new one that --data names.
+    Uses a store of its own, whatever $SHEM_DATA says, that is gone afterwards, or keeps the new one
+    that --data names.
     """
     line = context.ensure_object(CommandLine)
     guest = find_guest(component)

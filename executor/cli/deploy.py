@@ -88,7 +88,7 @@ def deployment_options(command: Command) -> Command:
                      help="A limit of its workers:"
                      " memory=64MiB, tables=N, files=1MiB, file-count=N."),
         click.option("--host", metavar="MODULE:ATTR", multiple=True,
-                     help="Host functions it imports."),
+                     help="Host functions it imports, found from this directory, later too."),
         click.option("--file", "files", metavar="SRC:DST[:ro|rw]", type=initial_file,
                      multiple=True, help="A file that its workers start with."),
         click.option("--env", metavar="K=V", type=pair, multiple=True,
@@ -109,8 +109,8 @@ def deploy(context: click.Context, /, **asked: Any) -> int:
     """Make FILE the newest revision of a component.
 
     FILE is a WebAssembly component, as bytes or as text. The same bytes with the same options are
-    the revision that is there already, also where a newer one has followed, which new workers then
-    go on to take. Prints what the component exports.
+    the revision that is there already; where a newer one has followed, new workers still take that
+    one. Prints what the component exports.
     """
     line = context.ensure_object(CommandLine)
     deployment = Deployment(**asked)

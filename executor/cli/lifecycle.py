@@ -18,7 +18,8 @@ from executor.server.shapes import rebuild_json
 def crash(context: click.Context, worker: str) -> int:
     """Simulate a crash of WORKER and rebuild it from its oplog.
 
-    Its instance is dropped in the middle of whatever it does. Appends nothing.
+    Its instance is dropped in the middle of whatever it does. Appends nothing. Where another
+    process runs the store, the worker then goes on there.
     """
     line = context.ensure_object(CommandLine)
 

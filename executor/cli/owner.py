@@ -36,7 +36,8 @@ def interrupt(context: click.Context, worker: str) -> int:
 def resume(context: click.Context, worker: str) -> int:
     """Let an interrupted WORKER go on.
 
-    Where no other process runs the store this one runs the worker until its invocation has ended.
+    Where no other process runs the store this one runs the worker until its invocation has ended,
+    or waits for long.
     """
     line = context.ensure_object(CommandLine)
 
@@ -100,7 +101,8 @@ def resolve(
     """Say what became of the remote write that begins at entry START of WORKER.
 
     Asked for where the guest turned idempotence off and a crash came between the write and its
-    answer. The worker then runs until its invocation ends.
+    answer. The worker then goes on; where no other process runs the store this one runs it until
+    its invocation has ended, or waits for long.
     """
     line = context.ensure_object(CommandLine)
     if [repeat, fail, value is not None].count(True) != 1:

@@ -55,7 +55,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise click.BadParameter(f"{text!r} is no number of seconds")
+        raise click.BadParameter(f"{text!r} is not a number of seconds, 0 or more")
     return value
 
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import click
 
-from executor.cli.command_line import CommandLine, command_options
+from executor.cli.command_line import CommandLine, command_options, write_commands
 from executor.cli.completion import worker_argument
 from executor.cli.guest_output import write_guest_output
 from executor.cli.output import (
@@ -35,7 +35,18 @@ SHOWN_MAX: Final = 60
 """Characters of a value in a list."""
 
 
-@click.group("promise")
+class Promises(click.Group):
+    """A group whose help does not cut its commands' sentences."""
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        write_commands(formatter, "Commands", self.commands.values())
+
+
+@click.group("promise", cls=Promises)
 @command_options
 def promise() -> None:
     """What a worker waits for: list, show, complete."""

@@ -188,7 +188,7 @@ def check_choice(request: Request) -> None:
     """Raises: UsageError for options that contradict one another, or that no process can keep."""
     if not 0 < request.timeout_s <= TIMEOUT_MAX_S:
         raise UsageError(
-            f"no process ends within {request.timeout_s:g} s, or is looked at then",
+            f"a process cannot be given {request.timeout_s:g} s",
             where="shem torture",
             hint=f"give --timeout more than 0 and at most {TIMEOUT_MAX_S:,} seconds",
         )
@@ -258,7 +258,7 @@ def find_subject(line: CommandLine, deployment: Deployment) -> Subject:
     file = deployment.file
     if Path(system_path(file)).is_file():
         return Subject(deployment.component, read_file(file), deployment.options)
-    if line.has_store() and "." not in file:
+    if line.has_store() and not {".", "/"} & set(file):
         found = line.read(lambda store: deployed_subject(store, file))
         return found._replace(options=merged(found.options, deployment.options))
     raise UsageError(

@@ -40,7 +40,7 @@ HEADING: Final = (
     "--status",
     metavar="S",
     type=click.Choice(STATES),
-    help=f"Only {', '.join(STATES)}.",
+    help=f"Only those that are S: {', '.join(STATES)}.",
 )
 @click.option(
     "--limit",

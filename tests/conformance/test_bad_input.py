@@ -156,7 +156,11 @@ def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, kind, says)
         (("adder/" + "x" * 10_000, "add", "1"), "usage", "x…xxx"),
         (("adder/w", "y" * 10_000, "1"), "unknown-function", "y…yyy"),
         (("adder/w", "add", "z" * 10_000), "bad-arguments", "column 1: expected u32, found "),
-        (("adder/w", "add", "1", "--timeout", "z" * 10_000), "usage", "is no number of seconds"),
+        (
+            ("adder/w", "add", "1", "--timeout", "z" * 10_000),
+            "usage",
+            "is not a number of seconds, 0",
+        ),
         (("adder/w", "add", "1", "--key", ""), "usage", "key has 1 to 1024 bytes"),
         (("adder/w", "add", "1", "--key", "k" * 4_096), "usage", "key has 1 to 1024 bytes"),
         (("adder/w", "add", "1", "--key", "é" * 513), "usage", "key has 1 to 1024 bytes"),
@@ -165,7 +169,7 @@ def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, kind, says)
         (("adder/w", "get", "--key", "k1"), "key-conflict", "not for demo:adder/api.{get}"),
         (("adder/w", "add", "1", "--env", "A=1"), "exists", "with another environment"),
         (("adder/w", "add", "1", "--env", "A=\udcff"), "usage", "is not Unicode text"),
-        (("adder/w", "add", "1", "--timeout", "-1"), "usage", "is no number of seconds"),
+        (("adder/w", "add", "1", "--timeout", "-1"), "usage", "is not a number of seconds, 0"),
         (("adder/w", "add", "1", "--crash-at", "x"), "usage", "is not a crash point"),
     ],
 )

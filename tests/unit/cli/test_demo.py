@@ -100,10 +100,11 @@ def test_where_no_store_can_be_made_the_command_that_met_it_says_so_and_nobody_e
     ran = shem("demo", "--data", "order.wasm/store", *options)
     assert ran.code == 5
     said = ran.stderr.splitlines()
-    assert [line for line in said if line.startswith("shem: ")] == [
+    [told] = [line for line in said if line.startswith("shem: ")]
+    assert told == (
         "shem: the store cannot be made: Not a directory: order.wasm/store:"
         " see that order.wasm is a directory and can be written to"
-    ]
+    )
     if options:
         assert json.loads(said[-1])["message"].endswith("ended with 5")
     else:

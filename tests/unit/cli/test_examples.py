@@ -102,6 +102,8 @@ def test_the_help_says_where_to_start_and_lists_the_commands_by_what_they_are_fo
     assert headings == ["Options", *SECTIONS]
     assert "  Start with `shem demo`" in shown
     assert "..." not in shown.replace("[ARGS]...", "")
+    assert main(["promise", "--help"]) == 0
+    assert "..." not in capsys.readouterr().out.replace("[ARGS]...", "")
     for example in START.splitlines()[2:-1]:
         assert f"\n  {example}\n" in shown
         assert parsed(shlex.split(example)[1:])

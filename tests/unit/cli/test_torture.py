@@ -43,10 +43,11 @@ def test_points_are_chosen_in_one_way(shem):
     assert "--at says which points are tried, and so does --sample" in told.stderr
 
 
-def test_what_is_neither_a_file_nor_deployed_is_refused(shem):
-    told = shem("torture", "a.wasm", "script")
+@pytest.mark.parametrize("file", ["a.wasm", "folder/a"])
+def test_what_is_neither_a_file_nor_deployed_is_refused(shem, file):
+    told = shem("torture", file, "script")
     assert told.code == 2
-    assert "there is no file a.wasm" in told.stderr
+    assert f"there is no file {file}" in told.stderr
 
 
 def options(**given):
