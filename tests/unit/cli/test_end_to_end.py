@@ -158,6 +158,72 @@ def test_the_commands_agree_about_a_worker(shem):
     assert shem("worker", "counter/a").code == 3
 
 
+NONE = type(None)
+TYPES = {
+    name: types
+    for types, names in (
+        ((int,), "index revision attempts entries bytes retries replayed start_index"),
+        ((bool,), "hidden deduplicated loaded done"),
+        ((bool, str), "hint"),
+        ((list,), "imports exports revisions request arguments args allow_net"),
+        ((list, int), "workers pending"),
+        ((str, NONE), "current_key cursor last_error"),
+        ((dict,), "env outcome"),
+        ((dict, NONE), "error divergence"),
+        ((int, NONE), "result response"),
+        ((float,), "ms"),
+    )
+    for name in names.split()
+}
+"""Of all that are no text."""
+INVOCATION = "worker function key status result wave error attempts deduplicated stdout stderr"
+ENTRY = "index at kind hint hidden"
+WORKER = (
+    "worker id component revision status env args allow_net pending current_key entries bytes"
+    " retries last_error created_at loaded"
+)
+REBUILD = "worker entries replayed ms divergence"
+DONE = "worker done status"
+ANSWERS = (
+    ("components", "component id revision workers"),
+    ("component counter", "component id revisions imports exports"),
+    ("workers", "workers cursor"),
+    ("invoke counter/a add 5 --key k", INVOCATION),
+    ("invoke counter/a negate 5 --key later --no-wait", INVOCATION),
+    ("run --until-idle", "done"),
+    ("oplog counter/a --kind no-op", ""),
+    ("oplog counter/a --kind start", f"{ENTRY} function function_type request"),
+    ("oplog counter/a --kind end", f"{ENTRY} start_index response"),
+    ("oplog counter/a --kind invocation-started", f"{ENTRY} key function arguments"),
+    ("oplog counter/a --kind invocation-finished", f"{ENTRY} outcome"),
+    ("oplog counter/a --kind pending-invocation", f"{ENTRY} key function arguments"),
+    ("worker counter/a", WORKER),
+    ("crash counter/a", REBUILD),
+    ("replay counter/a", REBUILD),
+    ("interrupt counter/a", DONE),
+    ("resume counter/a", DONE),
+    ("revert counter/a --last 1", DONE),
+    ("invoke counter/a fail --key trap", INVOCATION),
+    ("invoke counter/a add 5 --key behind", INVOCATION),
+    ("replay counter/a", f"{REBUILD} stopped_at"),
+    ("cancel counter/a trap", "kind message where hint"),
+    ("delete counter/a", DONE),
+)
+
+
+def test_every_answer_has_the_fields_that_scripts_depend_on_in_their_order(shem):
+    for command, fields in ANSWERS:
+        ran = shem(*command.split(), "--json")
+        lines = (ran.stderr if "hint" in fields.split()[-1:] else ran.stdout).splitlines()
+        found = [json.loads(line) for line in lines if line.startswith(("{", "["))]
+        answer = next(iter(found), {})
+        if isinstance(answer, list):
+            [answer] = answer
+        assert list(answer) == fields.split(), command
+        for name, value in answer.items():
+            assert type(value) in TYPES.get(name, (str,)), (command, name, value)
+
+
 def test_what_is_accepted_without_waiting_is_run_by_run(shem, tmp_path):
     accepted = shem("invoke", "counter/a", "add", "5", "--key", "k", "--no-wait", "--json")
     assert (accepted.code, accepted.json["status"]) == (0, "pending")
