@@ -7,6 +7,7 @@ import trio
 
 from executor import Executor, Ok, host_function
 from executor.errors import (
+    Busy,
     GuestTrap,
     InvocationInterrupted,
     LimitError,
@@ -14,11 +15,18 @@ from executor.errors import (
     WorkerDeleted,
 )
 from executor.worker.rows import read_status, read_worker_id
+from oplog.entry import Log
+from oplog.writer import FULL_BYTES
+from tests.support.engines import Hold
 from tests.support.executors import LastingEngine, deployed, run, until, worker_entries
 from tests.support.glutton_guest import GLUTTON, LATE_RISER
 
 WORKER = "glutton/w"
 MIB = 1 << 20
+PIECE_BYTES = 4096 + 100
+"""What one write of the chatter takes in its entry, at most."""
+PIECES = 3 * FULL_BYTES // 4096
+STAYS_S = 0.2
 PATIENCE_S = 60
 """Long enough for a machine with other work; what is tested is that nobody waits for ever."""
 
@@ -130,6 +138,30 @@ def test_several_of_them_at_once_leave_the_others_their_turn():
                 for one in asked.values():
                     await one.done.wait()
         await neighbour_answers(shem)
+
+    with_gluttons(test)
+
+
+def test_with_16_mib_that_are_not_durable_a_guest_gives_way_and_acceptances_are_refused_as_busy():
+    async def test(shem):
+        hold = Hold()
+        await shem.submit(WORKER, "chatter", [PIECES], key="long")
+        shem.engine.on_write = hold
+        writer = (await shem._workers.loop(WORKER)).worker.writer
+        with trio.fail_after(PATIENCE_S):
+            await until(lambda: writer.full)
+        with pytest.raises(Busy, match="16 MiB"):
+            await shem.submit(WORKER, "add", [1], key="behind")
+        await trio.sleep(STAYS_S)
+        assert FULL_BYTES <= writer.buffered_bytes < FULL_BYTES + 64 * PIECE_BYTES
+        shem.engine.on_write = lambda _: None
+        hold.go.set()
+        with trio.fail_after(PATIENCE_S):
+            await shem.wait(WORKER, "long")
+            assert await shem.invoke(WORKER, "add", [1], key="behind")
+        assert (await shem.replay(WORKER)).divergence is None
+        logs = [entry for _, entry in worker_entries(shem.engine, WORKER) if isinstance(entry, Log)]
+        assert len(logs) == PIECES
 
     with_gluttons(test)
 

@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Callable, Sequence
 
+import lmdb
+
 from oplog.codec import decode_entry
 from oplog.engine import Batch, Engine
-from oplog.entry import Start
+from oplog.entry import Log, Start
 from oplog.errors import OplogError
 
 
@@ -97,3 +99,28 @@ class HeldStart(Hold):
         ):
             self._armed = False
             super().__call__(batches)
+
+
+def committed(writer):
+    """What was heard of a commit of everything that the writer has."""
+    heard = Heard()
+    writer.commit(heard)
+    return heard.wait()
+
+
+def log_of(size):
+    return Log(at=1, level="stdout", text="x" * size)
+
+
+def refuse_for(worker_id, error):
+    """A disk that has no room for one worker."""
+
+    def on_write(batches):
+        return [error if batch.entries[0][0] == worker_id else None for batch in batches]
+
+    return on_write
+
+
+def raw_environment(path):
+    """The file as LMDB sees it, past the engine."""
+    return lmdb.open(str(path), max_dbs=64, map_size=1 << 30)

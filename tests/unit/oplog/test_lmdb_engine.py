@@ -2,12 +2,11 @@ import os
 import random
 import threading
 
-import lmdb
 import pytest
 
 from oplog.codec import encode_entry
 from oplog.engine import TABLES, Batch, BatchRefusedError, Row
-from oplog.entry import End, Log, NoOp, Raw
+from oplog.entry import End, NoOp, Raw
 from oplog.errors import (
     OplogCorruptError,
     OplogError,
@@ -17,24 +16,10 @@ from oplog.payload import digest_of, split_payloads
 from oplog.reader import Reader
 from oplog.store import Store
 from tests.support.children import start_python
-from tests.support.engines import Heard
+from tests.support.engines import Heard, log_of, raw_environment
 
 ENTRY = encode_entry(NoOp(at=1))
 A, B = b"a" * 16, b"b" * 16
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "store"
-
-
-def log_of(size):
-    return encode_entry(Log(at=1, level="stdout", text="x" * size))
-
-
-def raw_environment(path):
-    """The file as LMDB sees it, past the engine."""
-    return lmdb.open(str(path), max_dbs=64, map_size=1 << 30)
 
 
 # Reading beside a writer.
@@ -100,7 +85,7 @@ def test_a_reader_opens_a_store_that_nobody_runs_even_after_a_kill(path):
 
 def test_closing_waits_for_the_reads_of_other_threads(path):
     engine = LmdbEngine.open(path)
-    engine.write([Batch(entries=[(A, i, log_of(2000)) for i in range(1, 3001)])])
+    engine.write([Batch(entries=[(A, i, encode_entry(log_of(2000))) for i in range(1, 3001)])])
     errors = []
 
     def read():

@@ -1,13 +1,12 @@
 import os
 from contextlib import suppress
 
-import lmdb
 import pytest
 
 from oplog.codec import encode_entry
 from oplog.directory import DATA_NAME, LOCK_NAME
 from oplog.engine import Batch
-from oplog.entry import Log, NoOp
+from oplog.entry import NoOp
 from oplog.errors import (
     FencedError,
     OplogBusyError,
@@ -19,24 +18,10 @@ from oplog.errors import (
 from oplog.lmdb_engine import FORMAT, NEW_NAME, LmdbEngine
 from oplog.store import Store
 from tests.support.children import run_python, start_python
-from tests.support.engines import Heard
+from tests.support.engines import Heard, raw_environment
 
 ENTRY = encode_entry(NoOp(at=1))
 A, B = b"a" * 16, b"b" * 16
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "store"
-
-
-def log_of(size):
-    return encode_entry(Log(at=1, level="stdout", text="x" * size))
-
-
-def raw_environment(path):
-    """The file as LMDB sees it, past the engine."""
-    return lmdb.open(str(path), max_dbs=64, map_size=1 << 30)
 
 
 def test_each_opening_for_writing_takes_a_greater_epoch(path):

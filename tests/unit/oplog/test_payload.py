@@ -63,6 +63,7 @@ def test_a_field_of_64_kib_stays_and_one_byte_more_goes():
     def with_request(size):
         return Start(at=1, function="f", function_type="t", request=Raw(b"\xc4" + bytes(size - 1)))
 
+    assert INLINE_BYTES_MAX == 64 * 1024
     assert split_payloads(with_request(INLINE_BYTES_MAX))[1] == []
     assert len(split_payloads(with_request(INLINE_BYTES_MAX + 1))[1]) == 1
 

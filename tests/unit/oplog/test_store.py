@@ -5,47 +5,15 @@ import threading
 import pytest
 
 from oplog.engine import Batch, BatchRefusedError, Row
-from oplog.entry import BeginAtomicRegion, Log, NoOp, Raw, Start
+from oplog.entry import BeginAtomicRegion, NoOp, Raw, Start
 from oplog.errors import FencedError, OplogError, OplogFullError
-from oplog.memory_engine import MemoryEngine
 from oplog.reader import Reader
 from oplog.store import Store
 from oplog.writer import ASK_ENTRIES
-from tests.support.engines import DelegatingEngine, Heard, Hold
+from tests.support.engines import Heard, Hold, committed, refuse_for
 
 ENTRY = NoOp(at=1)
 MIB = 1 << 20
-
-
-@pytest.fixture
-def engine():
-    return DelegatingEngine(MemoryEngine())
-
-
-@pytest.fixture
-def store(engine):
-    store = Store(engine)
-    yield store
-    store.close()
-
-
-def committed(writer):
-    heard = Heard()
-    writer.commit(heard)
-    return heard.wait()
-
-
-def log_of(size):
-    return Log(at=1, level="stdout", text="x" * size)
-
-
-def refuse_for(worker_id, error):
-    """A disk that has no room for one worker."""
-
-    def on_write(batches):
-        return [error if batch.entries[0][0] == worker_id else None for batch in batches]
-
-    return on_write
 
 
 # What is appended, what is durable.

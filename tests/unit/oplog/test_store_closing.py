@@ -5,45 +5,14 @@ import time
 import pytest
 
 from oplog.engine import Batch
-from oplog.entry import Log, NoOp
+from oplog.entry import NoOp
 from oplog.errors import OplogError
 from oplog.memory_engine import MemoryEngine
 from oplog.store import Store, Writer
-from tests.support.engines import DelegatingEngine, Heard, Hold
+from tests.support.engines import Heard, Hold, committed, log_of
 
 ENTRY = NoOp(at=1)
 MIB = 1 << 20
-
-
-@pytest.fixture
-def engine():
-    return DelegatingEngine(MemoryEngine())
-
-
-@pytest.fixture
-def store(engine):
-    store = Store(engine)
-    yield store
-    store.close()
-
-
-def committed(writer):
-    heard = Heard()
-    writer.commit(heard)
-    return heard.wait()
-
-
-def log_of(size):
-    return Log(at=1, level="stdout", text="x" * size)
-
-
-def refuse_for(worker_id, error):
-    """A disk that has no room for one worker."""
-
-    def on_write(batches):
-        return [error if batch.entries[0][0] == worker_id else None for batch in batches]
-
-    return on_write
 
 
 def test_closing_commits_what_was_asked_for_and_closes_the_engine(engine):

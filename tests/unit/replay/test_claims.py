@@ -158,6 +158,9 @@ def test_results_are_compared_as_canonical_bytes_and_failures_by_being_one():
         Outcome(failure=Failure(kind="guest-trap", message="b")),
     )
     assert not same_outcome(Outcome(exit=0), Outcome())
+    trapped = Outcome(failure=Failure(kind="guest-trap", message="a"))
+    assert not same_outcome(trapped, Outcome()), "a function without a result returned"
+    assert not same_outcome(Outcome(), trapped)
     assert same_bytes(ABSENT, ABSENT)
     assert not same_bytes(ABSENT, raw(None))
 

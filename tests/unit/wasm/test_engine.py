@@ -19,6 +19,14 @@ NAN = """(component
   (core instance $i (instantiate $m))
   (func (export "nan") (param "bits" u64) (result u64) (canon lift (core func $i "nan"))))"""
 
+RELAXED = """(component
+  (core module $m (func (export "swizzle") (param i32) (result i32)
+    (i8x16.extract_lane_u 0 (i8x16.relaxed_swizzle
+      (v128.const i8x16 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7) (i8x16.splat (local.get 0))))))
+  (core instance $i (instantiate $m))
+  (func (export "swizzle") (param "index" u32) (result u32)
+    (canon lift (core func $i "swizzle"))))"""
+
 ASYNC_IMPORT = """(component
   (import "a:b/c@0.3.0" (instance $c (export "fetch" (func async (param "x" u32) (result u32)))))
   (import "sleep" (func async)))"""
@@ -147,6 +155,13 @@ def test_nan_has_one_bit_pattern():
         instance = made.start(made.linker(NAN))
         for bits in (0x7FF8_0000_0000_0001, 0xFFF8_1234_0000_0000, 0x7FF0_0000_0000_0001):
             assert made.call(instance, "nan", bits) == Returned(0x7FF8_0000_0000_0000)
+
+
+def test_relaxed_simd_has_one_answer():
+    with machine() as made:
+        instance = made.start(made.linker(RELAXED))
+        for index, lane in ((15, 7), (16, 0), (127, 0), (128, 0)):
+            assert made.call(instance, "swizzle", index) == Returned(lane)
 
 
 def test_the_self_check_passes_and_names_what_differs(monkeypatch):
