@@ -24,7 +24,7 @@ def measured(folder, *what):
         [sys.executable, "-m", "tests.support.large_body", str(folder), *what],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1_800,
         check=False,
     )
     assert child.returncode == 0, child.stderr

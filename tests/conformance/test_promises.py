@@ -21,6 +21,7 @@ from oplog.engine import Batch, Row
 from oplog.entry import End, InvocationFinished, Start, Suspend
 from tests.support import guests
 from tests.support.executors import (
+    APART_TIMEOUT_S,
     FullEngine,
     LastingEngine,
     copy_oplog,
@@ -66,15 +67,14 @@ def wake_rows(engine):
 async def waiting(shem, engine, sources, key="k", worker=W):
     """A request whose worker has given up its instance; the number of its promise."""
     await shem.submit(worker, "request", ["a bridge"], key=key)
-    await until(lambda: starts(engine, worker, CREATE) if status_of(engine, worker) else False)
-    await trio.testing.wait_all_tasks_blocked(0.02)
+    await sources.until_asleep()
     sources.advance(2 * SECOND_NS)
     await until_state(engine, worker, "suspended")
     return starts(engine, worker, CREATE)[-1]
 
 
 async def decided(shem, key="k", worker=W):
-    with trio.fail_after(10):
+    with trio.fail_after(APART_TIMEOUT_S):
         return (await shem.wait(worker, key)).value
 
 
@@ -91,7 +91,7 @@ async def test_a_worker_that_waits_long_is_only_rows_and_goes_on_with_the_value(
         name = str(PromiseId(read_worker_id(engine, W), number))
         assert (suspend.wake_at, suspend.promises) == (None, (name,))
         assert len(wake_rows(engine)) == 1
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             await shem.run(until_idle=True)  # what nobody has decided is no work now
         assert await shem.complete_promise(W, number, b"yes")
         assert await decided(shem) == ("a bridge", "yes", 1)
@@ -110,7 +110,7 @@ async def test_a_damaged_promise_is_told_by_the_worker_that_waits_for_it_and_the
         key for key, _ in promise_rows(engine) if key.startswith(read_worker_id(engine, W))
     ]
     assert engine.write([Batch(rows=[Row("promises", damaged, b"?")])]) == [None]
-    with trio.fail_after(30):
+    with trio.fail_after(APART_TIMEOUT_S):
         async with opened(engine, sources=sources) as shem:
             with pytest.raises(StoreError, match=r"the row of promise .* is damaged"):
                 await shem.run(until_idle=True)
@@ -177,7 +177,7 @@ async def test_a_decision_that_comes_while_the_worker_is_being_suspended_wakes_i
         token = trio.lowlevel.current_trio_token()
         engine.on_write = decide
         async with trio.open_nursery() as nursery:
-            await trio.testing.wait_all_tasks_blocked(0.02)
+            await sources.until_asleep()
             sources.advance(2 * SECOND_NS)
             assert await decided(shem) == ("x", "yes", 1)
         assert engine.on_write is not decide
@@ -190,9 +190,7 @@ async def test_many_workers_wait_for_one_promise():
         promise = await shem.invoke(W, "create")
         for number in range(20):
             await shem.submit(f"approval/{number}", "await", [promise], key="k")
-        for number in range(20):
-            await until_state(engine, f"approval/{number}", "running")
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        await sources.until_asleep(20)
         sources.advance(2 * SECOND_NS)
         for number in range(20):
             await until_state(engine, f"approval/{number}", "suspended")
@@ -264,7 +262,7 @@ async def test_a_completion_whose_end_was_lost_is_repeated_and_hears_the_same(wo
     async with opened(target) as shem:
         if won == "by another":
             assert await shem.complete_promise(W, promise["oplog-idx"], b"first")
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             outcome = await shem.wait("approval/other", "k")
         assert outcome.value is (won != "by another")
         value = (await shem.promise(W, promise["oplog-idx"])).value
@@ -331,8 +329,7 @@ def test_who_waits_for_a_promise_that_goes_fails_clearly(suspended, gone_by):
             await shem.invoke("approval/owner", "poll", [await shem.invoke(W, "create")])
             promise = await shem.invoke("approval/owner", "create")
             await shem.submit("approval/waiter", "await", [promise], key="k")
-            await until_state(engine, "approval/waiter", "running")
-            await trio.testing.wait_all_tasks_blocked(0.02)
+            await sources.until_asleep()
             if suspended:
                 sources.advance(2 * SECOND_NS)
                 await until_state(engine, "approval/waiter", "suspended")
@@ -345,7 +342,7 @@ def test_who_waits_for_a_promise_that_goes_fails_clearly(suspended, gone_by):
                 case _:
                     await shem.delete("approval/owner")
             assert len(promise_rows(engine)) == 1
-            with trio.fail_after(10):
+            with trio.fail_after(APART_TIMEOUT_S):
                 outcome = await shem.wait("approval/waiter", "k")
             assert outcome.error.kind == "guest-error"
             assert "there is no" in outcome.error.message
@@ -419,7 +416,7 @@ async def test_a_promise_whose_call_was_not_committed_is_lost_with_it():
             await shem.invoke(W, "create", key="second")
         assert promise_rows(engine) == before
         engine.full = False
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             await until(lambda: engine.probes)
             promise = await invoked_when_there_is_room(shem, key="second")
         numbers = [PromiseId.of_row_key(key).index for key, _ in promise_rows(engine)]

@@ -1,7 +1,6 @@
 """Who has something to do and does not run now is named, with what it waits for."""
 
 import pytest
-import trio
 
 from executor import RetryPolicy, Transient
 from executor.errors import GuestTrap, Uncertain
@@ -82,10 +81,9 @@ def test_who_waits_for_a_promise_is_named_with_the_command_that_completes_it():
         async with opened(engine, sources=sources) as shem:
             await shem.deploy(guests.approval_component(), name="approval")
             await shem.submit("approval/w", "request", ["a bridge"], key="k")
-            await until(lambda: (read := status_of(engine, "approval/w")) and read.current)
-            while status_of(engine, "approval/w").state != "suspended":
-                sources.advance(10**9)
-                await trio.sleep(0.02)
+            await sources.until_asleep()
+            sources.advance(2 * 10**9)
+            await until_state(engine, "approval/w", "suspended")
             [promise] = (await shem.promises("approval/w")).promises
         number = promise.promise
         assert said(engine) == [

@@ -9,6 +9,7 @@ import trio.testing
 from oplog.entry import Suspend
 from tests.support import guests
 from tests.support.executors import (
+    APART_TIMEOUT_S,
     LastingEngine,
     deployed,
     opened,
@@ -17,6 +18,7 @@ from tests.support.executors import (
     worker_entries,
 )
 from tests.support.sources import StillSources as Still
+from tests.support.sources import WatchedSources
 
 HOUR_NS = 3_600 * 10**9
 SECOND_NS = 10**9
@@ -40,10 +42,10 @@ async def test_a_long_wait_unloads_the_worker_and_it_wakes_by_itself():
         [suspend] = [e for _, e in worker_entries(engine, "sleeper/w") if type(e) is Suspend]
         assert suspend.wake_at == sources.wall + HOUR_NS
         assert len(wake_rows(engine)) == 1
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             await shem.run(until_idle=True)  # what will be due is no work now
         sources.advance(HOUR_NS)
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             outcome = await shem.wait("sleeper/w", "k")
         assert outcome.value >= HOUR_NS
         assert wake_rows(engine) == []
@@ -64,7 +66,7 @@ async def test_a_wait_outlives_the_process_and_an_overdue_one_ends_at_once(down_
             await trio.testing.wait_all_tasks_blocked(0.05)
             assert status_of(engine, "sleeper/w").state == "suspended"
             later.advance(HOUR_NS - down_ns)
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             outcome = await shem.wait("sleeper/w", "k")
     assert HOUR_NS <= outcome.value <= max(HOUR_NS, down_ns) + SECOND_NS
 
@@ -78,7 +80,7 @@ async def test_who_is_only_named_wakes_and_nobody_else():
             await until_state(engine, f"sleeper/{name}", "suspended")
     later = Still(wall_ns=sources.wall + 2 * HOUR_NS)
     async with opened(engine, sources=later) as shem:
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             await shem.wait("sleeper/a", "k")
         assert status_of(engine, "sleeper/b").state == "suspended"
 
@@ -94,7 +96,7 @@ async def test_a_new_invocation_queues_and_does_not_wake():
         status = status_of(engine, "sleeper/w")
         assert (status.state, status.pending) == ("suspended", 1)
         sources.advance(HOUR_NS)
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             await shem.wait("sleeper/w", "short")
         assert (await shem.wait("sleeper/w", "long")).value >= HOUR_NS
 
@@ -104,10 +106,9 @@ async def test_a_wait_of_up_to_the_limit_keeps_its_instance():
     engine, sources = LastingEngine(), Still()
     async with asleep(engine, sources=sources) as shem:
         await shem.submit("sleeper/w", "sleep", [10 * SECOND_NS], key="k")
-        await until_state(engine, "sleeper/w", "running")
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        await sources.until_asleep()
         sources.advance(10 * SECOND_NS)
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             await shem.wait("sleeper/w", "k")
     assert Suspend not in {type(entry) for _, entry in worker_entries(engine, "sleeper/w")}
 
@@ -124,7 +125,7 @@ async def test_an_interrupted_sleeper_does_not_wake_until_it_is_resumed():
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert status_of(engine, "sleeper/w").state == "interrupted"
         await shem.resume("sleeper/w")
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             assert (await shem.wait("sleeper/w", "k")).value >= HOUR_NS
 
 
@@ -136,7 +137,7 @@ async def test_who_resumes_a_sleeper_and_runs_it_is_not_kept_waiting():
         await until_state(engine, "sleeper/w", "suspended")
         await shem.interrupt("sleeper/w")
     async with opened(engine, sources=sources) as shem:
-        with trio.fail_after(10):
+        with trio.fail_after(APART_TIMEOUT_S):
             resumed = await shem.resume("sleeper/w", until_ended=True)
         assert (resumed.done, resumed.status) == (True, "suspended")
 
@@ -194,26 +195,20 @@ async def test_guests_that_wait_take_no_turn_and_no_time():
         await trio.sleep(duration_s)
         return turns.count - count, time.process_time() - time_s
 
-    async with asleep(suspend_after_s=1e6) as shem:
+    sources = WatchedSources()
+    async with asleep(suspend_after_s=1e6, sources=sources) as shem:
         for number in range(50):
             await shem.submit(f"sleeper/{number}", "sleep", [HOUR_NS])
-        for number in range(50):
-            await until_loaded(shem, f"sleeper/{number}")
+        await sources.until_asleep(50)
         trio.lowlevel.add_instrument(turns)
-        with trio.fail_after(30):
+        with trio.fail_after(APART_TIMEOUT_S):
             while (await spent(0.2))[0] > 10:
-                """Guests are on their way into their waits."""
+                """What they wrote before is being committed."""
         count, time_s = await spent(1)
         trio.lowlevel.remove_instrument(turns)
         assert count < 25
         assert time_s < 0.3
         assert (await shem.worker("sleeper/0")).status == "running"
-
-
-async def until_loaded(shem, worker):
-    with trio.fail_after(30):
-        while not (await shem.worker(worker)).loaded:  # noqa: ASYNC110
-            await trio.sleep(0.01)
 
 
 @trio.testing.trio_test

@@ -1,10 +1,13 @@
 """A world whose clocks stand still until a test, or a sleep, moves them."""
 
 import random
+from contextlib import contextmanager
 
 import trio
 
-from executor.sources import Sources
+from executor.sources import Sources, SystemSources
+
+FELL_ASLEEP_S = 120
 
 
 class FakeSources(Sources):
@@ -41,7 +44,28 @@ class FakeSources(Sources):
         self.monotonic += duration_ns
 
 
-class StillSources(FakeSources):
+class CountedSleepers(Sources):
+    """Knows how many sleep. Who asks for the time later than a test moves it sleeps for ever."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._asleep = 0
+
+    @contextmanager
+    def sleeping(self):
+        self._asleep += 1
+        try:
+            yield
+        finally:
+            self._asleep -= 1
+
+    async def until_asleep(self, count=1):
+        with trio.fail_after(FELL_ASLEEP_S):
+            while self._asleep < count:  # noqa: ASYNC110  # nobody tells
+                await trio.sleep(0.001)
+
+
+class StillSources(CountedSleepers, FakeSources):
     """Time passes only when a test says so; whoever sleeps waits for that."""
 
     def __init__(self, **options):
@@ -50,10 +74,19 @@ class StillSources(FakeSources):
 
     async def sleep_until(self, monotonic_ns):
         await trio.lowlevel.checkpoint()
-        while self.monotonic < monotonic_ns:
-            await self._moved.wait()
+        with self.sleeping():
+            while self.monotonic < monotonic_ns:
+                await self._moved.wait()
 
     def advance(self, duration_ns):
         super().advance(duration_ns)
         moved, self._moved = self._moved, trio.Event()
         moved.set()
+
+
+class WatchedSources(CountedSleepers, SystemSources):
+    """The real ones."""
+
+    async def sleep_until(self, monotonic_ns):
+        with self.sleeping():
+            await super().sleep_until(monotonic_ns)

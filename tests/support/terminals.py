@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.support.children import ROOT
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 class Ended(NamedTuple):
