@@ -22,7 +22,6 @@ only thing that the next round starts from.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 from typing import Final
 
 import trio
@@ -53,26 +52,13 @@ from executor.worker.rebuild_turn import RebuildTurn
 from executor.worker.resident import Resident, failure
 from executor.worker.resolving import append_unbegun
 from executor.worker.status import REFUSING, RESTING
+from executor.worker.verdict import ENDING, Verdict
 from executor.worker.worker import Worker
 from oplog import entry as entries
 from oplog.errors import OplogError, OplogFullError
 
 IDLE_UNLOAD_S: Final = 60.0
 NS_PER_S: Final = 1_000_000_000
-
-
-class Verdict(Enum):
-    """What the loop does next."""
-
-    GO_ON = "go on"
-    REBUILD = "rebuild"
-    SUSPEND = "suspend"
-    STAND_STILL = "stand still"
-    HOLD = "hold"
-
-
-ENDING: Final = frozenset({Verdict.SUSPEND, Verdict.STAND_STILL, Verdict.HOLD})
-"""Verdicts after which the loop ends, until it is started again."""
 
 
 class InvocationLoop:
@@ -84,6 +70,10 @@ class InvocationLoop:
         self.running = False
         self._scope = trio.CancelScope()
         self._stopped = trio.Event()
+        self._writes_awaited_s = 0.0
+        """For how long whoever stops it has writes awaited."""
+        self._asked = False
+        """Somebody wants it to run who came while it was being stopped."""
         self._lost: OplogError | None = None
         """What could not be committed, until the loop has come to its end for it."""
         self._regaining = False
@@ -100,8 +90,10 @@ class InvocationLoop:
         """Runs the loop, or wakes it, if there is work. Idempotent."""
         if self.running:
             self._idle.wake()
+            self._asked = self._scope.cancel_called
         elif self.has_work() and not self._closed and not self._kept_still:
             self.running = True
+            self._writes_awaited_s, self._asked = 0.0, False
             self._scope = trio.CancelScope()
             self._stopped = trio.Event()
             self.worker.services.nursery.start_soon(self._run)
@@ -116,12 +108,14 @@ class InvocationLoop:
             self._kept_still -= 1
 
     async def stop(self, *, writes_awaited_s: float) -> None:
-        """Ends the loop and loses the instance, wherever it is. The oplog stays as it is."""
-        with trio.CancelScope(shield=True):
-            if self.running:
-                self._scope.cancel()
+        """Ends the loop and loses the instance, wherever it is. The oplog stays as it is. Nothing
+        runs the worker before it is lost: what it still appends would be met while settling.
+        """
+        if self.running:
+            self._writes_awaited_s = writes_awaited_s
+            self._scope.cancel()
+            with trio.CancelScope(shield=True):
                 await self._stopped.wait()
-            await self._lose_resident(writes_awaited_s=writes_awaited_s)
 
     async def close(self, *, writes_awaited_s: float) -> None:
         """As `stop`, and nothing starts the loop again."""
@@ -178,22 +172,21 @@ class InvocationLoop:
 
     async def _run(self) -> None:
         try:
-            with self._scope:
-                while await self._has_work_soon():
-                    verdict = await self._step()
-                    if verdict in ENDING:
-                        break
-                await self._lose_resident(writes_awaited_s=0)
+            try:
+                with self._scope:
+                    while await self._has_work_soon() and await self._step() not in ENDING:
+                        pass
+            finally:
+                await self._lose_resident(writes_awaited_s=self._writes_awaited_s)
             if self._lost is not None:
                 error, self._lost = self._lost, None
-                await self._lose_resident(writes_awaited_s=0)
                 if self.worker.trouble is None:  # else a step met the same error
                     self._hold(error)
         finally:
             self.running = False
             self._stopped.set()
             self.worker.notify()
-        if not self._scope.cancel_called:
+        if self._asked or not self._scope.cancel_called:
             self.start()  # for what was accepted while the instance was being lost
 
     async def _has_work_soon(self) -> bool:
