@@ -5,7 +5,7 @@ import json
 import pytest
 
 from oplog.codec import decode_entry, decode_value, encode_entry
-from oplog.entry import Create, InvocationFinished, Start
+from oplog.entry import Create, End, InvocationFinished, PendingInvocation, Start
 from tests.conformance.golden.record import FOLDER, NAMES, recorded
 from tests.support.executors import (
     LastingEngine,
@@ -70,6 +70,32 @@ def test_it_replays_without_divergence_and_knows_its_keys(name):
 
     run(golden.continued, len(golden.entries), replayed, bank)
     assert bank.asked == []
+
+
+@every_oplog
+def test_every_prefix_of_it_continues_and_keeps_what_was_finished(name):
+    golden = Golden(name)
+    for count in range(1, len(golden.entries) + 1):
+        prefix = golden.entries[:count]
+        keys = [entry.key for _, entry in prefix if isinstance(entry, PendingInvocation)]
+        outcomes = [e.outcome.result for _, e in prefix if isinstance(e, InvocationFinished)]
+        bank = Bank()
+
+        async def goes_on(shem, engine, keys=keys, outcomes=outcomes, prefix=prefix):
+            await shem.run(until_idle=True)
+            answers = [await shem.wait(golden.worker, key) for key in keys]
+            assert {answer.status for answer in answers} <= {"completed"}
+            values = [answer.value for answer in answers[: len(outcomes)]]
+            assert values == [decode_value(result) for result in outcomes]
+            assert (await shem.replay(golden.worker)).divergence is None
+            assert worker_entries(engine, golden.worker)[: len(prefix)] == prefix
+            check_rows(engine, golden.worker_id)
+
+        run(golden.continued, count, goes_on, bank)
+        completed = sum(isinstance(entry, End) for _, entry in prefix)
+        if name == "charger":
+            charges = (3, 5)[len(keys) - 1] if keys else 0
+            assert len(set(bank.asked)) == len(bank.asked) == charges - completed
 
 
 def test_the_charger_goes_on_from_where_it_was():
