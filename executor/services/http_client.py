@@ -1,8 +1,10 @@
 """HTTP for all workers of one executor: connections that are kept, and exchanges over them.
 
 HTTP is spoken by h11 and h2 over trio's sockets and TLS. One pool serves every worker, so the
-address that a kept connection leads to is checked again for each worker that is to use it. Runs on
-the trio thread.
+address that a kept connection leads to is checked again for each worker that is to use it. A worker
+*holds* a connection that it makes or has an exchange over; of one that several share it is who has
+begun. How many it may hold, its share says (`services/shares.py`); what nobody holds is closed when
+its room is needed. Runs on the trio thread.
 """
 
 import math
@@ -17,7 +19,7 @@ import trio
 from executor.durable.signal import Signal
 from executor.services.descriptors import descriptors_for_guests
 from executor.services.egress import EgressPolicy
-from executor.services.http_client_connect import Connected, connect, tls_context
+from executor.services.http_client_connect import Connected, connect, not_in_time, tls_context
 from executor.services.http_client_errors import failure
 from executor.services.http_client_one import ConnectionOne, ExchangeOne
 from executor.services.http_client_two import ConnectionTwo, ExchangeTwo
@@ -27,10 +29,11 @@ from executor.services.http_client_types import (
     denied,
 )
 from executor.services.lookups import Lookups
+from executor.services.shares import Shares
 
 CONNECTIONS_MAX: Final = 1_024
-"""Of all workers, if the process may open so many; a request that finds none free waits for one, in
-its time to connect."""
+"""Of all workers, if the process may open so many; a request that finds none for its worker waits
+for one, in its time to connect."""
 IDLE_MAX: Final = 64
 """Kept for one origin."""
 IDLE_S: Final = 30.0
@@ -41,6 +44,7 @@ ORIGINS_MAX: Final = 10_000
 """Whose protocol is remembered."""
 
 Origin = tuple[bool, str, int]
+Connection = ConnectionOne | ConnectionTwo
 
 
 class Kept(NamedTuple):
@@ -60,12 +64,13 @@ class HttpClient:
         connections_max: int | None = None,
     ) -> None:
         """`context` is that of TLS; by default one that trusts what the machine trusts."""
-        self.connections_max = connections_max or descriptors_for_guests(CONNECTIONS_MAX)
+        self.shares = Shares(connections_max or descriptors_for_guests(CONNECTIONS_MAX))
         self._nursery = nursery
         self._lookups = Lookups(nursery)
         self._context = context
-        self._open: set[ConnectionOne | ConnectionTwo] = set()
+        self._open: set[Connection] = set()
         self._connecting = 0
+        self._holders: dict[Connection, str] = {}
         self._kept: dict[Origin, deque[Kept]] = {}
         """Those used last at the end."""
         self._shared: dict[Origin, list[ConnectionTwo]] = {}
@@ -74,6 +79,7 @@ class HttpClient:
         self._apart: set[Origin] = set()
         """Those that are known to speak HTTP/1.1, over which nobody shares a connection."""
         self._freed = Signal()
+        """Fired when somebody holds less."""
         nursery.start_soon(self._reap)
 
     def start(
@@ -95,24 +101,26 @@ class HttpClient:
         return scope
 
     async def begin(
-        self, request: HttpRequest, egress: EgressPolicy, *, fresh: bool = False
+        self, request: HttpRequest, egress: EgressPolicy, worker: str, *, fresh: bool = False
     ) -> Exchange:
         """Sends the head of a request, over a connection that is kept unless it is to be `fresh`.
 
         Raises: HttpFailure; StaleConnection if a connection that was kept turns out to be closed.
         """
-        origin = request.origin
-        exchange = None if fresh else self._over_kept(request, egress)
-        if exchange is None and request.secure and origin not in self._apart:
-            turn = self._turns.setdefault(origin, trio.Lock())
-            async with turn:
-                exchange = None if fresh else self._over_kept(request, egress)
-                if exchange is None:
-                    exchange = await self._over_new(request, egress)
-            if not turn.locked():
-                self._turns.pop(origin, None)
-        elif exchange is None:
-            exchange = await self._over_new(request, egress)
+        connection: Connection | None = None if fresh else self._shared_to(request, egress)
+        if connection is None:
+            await self._wait_for_share(request, worker)
+            self.shares.take(worker)
+            try:
+                connection = await self._connection_to(request, egress, fresh=fresh)
+            finally:
+                self._give_back(worker)
+        self._hold(connection, worker)
+        exchange: Exchange
+        if isinstance(connection, ConnectionTwo):
+            exchange = ExchangeTwo(connection)
+        else:
+            exchange = ExchangeOne(connection, partial(self._over, request.origin))
         done = False
         try:
             await exchange.begin(request)
@@ -127,20 +135,47 @@ class HttpClient:
         for connection in list(self._open):
             self._drop(connection)
 
+    # -- who holds them -------------------------------------------------------------------------
+
+    async def _wait_for_share(self, request: HttpRequest, worker: str) -> None:
+        """Until the worker may hold one more. Raises: HttpFailure."""
+        with trio.move_on_after(request.timeouts.connect_s):
+            while not self.shares.may_take(worker):
+                await self._freed.wait()
+            return
+        text = f"{request.host}:{request.port}: {self.shares.refusal(worker, 'connections')}"
+        raise failure("connection-limit-reached", text)
+
+    def _hold(self, connection: Connection, worker: str) -> None:
+        if connection not in self._holders:
+            self._holders[connection] = worker
+            self.shares.take(worker)
+
+    def _let_go(self, connection: Connection) -> None:
+        worker = self._holders.pop(connection, None)
+        if worker is not None:
+            self._give_back(worker)
+
+    def _give_back(self, worker: str) -> None:
+        self.shares.give_back(worker)
+        self._freed.fire()
+
     # -- connections that are there ------------------------------------------------------------
 
-    def _over_kept(self, request: HttpRequest, egress: EgressPolicy) -> Exchange | None:
-        origin = request.origin
-        for shared in self._shared.get(origin, ()):
+    def _shared_to(self, request: HttpRequest, egress: EgressPolicy) -> ConnectionTwo | None:
+        for shared in self._shared.get(request.origin, ()):
             if shared.available and allowed(request, egress, shared.address):
-                return ExchangeTwo(shared)
-        kept = self._kept.get(origin, deque())
+                return shared
+        return None
+
+    def _kept_to(self, request: HttpRequest, egress: EgressPolicy) -> ConnectionOne | None:
+        kept = self._kept.get(request.origin, deque())
         while kept:
             last = kept.pop()
             if last.until < trio.current_time() or last.connection.heard_something:
                 self._drop(last.connection)  # the peer has closed it, or is about to
             elif allowed(request, egress, last.connection.address):
-                return ExchangeOne(last.connection, partial(self._over, origin))
+                return last.connection
             else:
                 kept.append(last)
                 return None
@@ -148,6 +183,7 @@ class HttpClient:
 
     def _over(self, origin: Origin, connection: ConnectionOne, keep: bool) -> None:
         """An exchange was closed."""
+        self._let_go(connection)
         if not keep or connection not in self._open:
             self._drop(connection)
             return
@@ -155,15 +191,14 @@ class HttpClient:
         kept.append(Kept(connection, trio.current_time() + IDLE_S))
         if len(kept) > IDLE_MAX:
             self._drop(kept.popleft().connection)
-        self._freed.fire()
 
-    def _drop(self, connection: ConnectionOne | ConnectionTwo) -> None:
+    def _drop(self, connection: Connection) -> None:
         connection.close()
         self._open.discard(connection)
-        self._freed.fire()
+        self._let_go(connection)
 
-    def _drop_idle(self, now: float = math.inf) -> bool:
-        """Closes what has not been used until `now`; whether there was anything."""
+    def _drop_idle(self, now: float = math.inf) -> None:
+        """Closes what nobody holds and has not been used until `now`."""
         idle = [
             (origin, kept) for origin, kept in self._kept.items() if kept and kept[0].until < now
         ]
@@ -176,11 +211,10 @@ class HttpClient:
             connection
             for shared in self._shared.values()
             for connection in shared
-            if not connection.exchanges and connection.idle_since + IDLE_S < now
+            if connection.rests and connection.idle_since + IDLE_S < now
         ]
         for connection in resting:
-            connection.close()
-        return bool(idle or resting)
+            self._drop(connection)
 
     async def _reap(self) -> None:
         while True:
@@ -189,11 +223,39 @@ class HttpClient:
 
     # -- new ones ------------------------------------------------------------------------------
 
-    async def _over_new(self, request: HttpRequest, egress: EgressPolicy) -> Exchange:
+    async def _connection_to(
+        self, request: HttpRequest, egress: EgressPolicy, *, fresh: bool
+    ) -> Connection:
+        """One that is kept, or a new one; others that may be able to share it wait meanwhile, in
+        their time to connect. Raises: HttpFailure.
+        """
+        origin = request.origin
+        found: Connection | None = None if fresh else self._kept_to(request, egress)
+        if found is not None:
+            return found
+        if not request.secure or origin in self._apart:
+            return await self._connect(request, egress)
+        turn = self._turns.setdefault(origin, trio.Lock())
+        try:
+            with trio.move_on_after(request.timeouts.connect_s):
+                async with turn:
+                    if not fresh:
+                        found = self._shared_to(request, egress) or self._kept_to(request, egress)
+                    if found is None and origin not in self._apart:
+                        found = await self._connect(request, egress)
+                return found or await self._connect(request, egress)
+        finally:
+            if not turn.locked():
+                self._turns.pop(origin, None)
+        raise not_in_time(request)
+
+    async def _connect(self, request: HttpRequest, egress: EgressPolicy) -> Connection:
+        """Whoever asks may hold one more, so there is room, or somebody's that nobody holds."""
         refusal = egress.check(request.host, request.port)
         if refusal is not None:
             raise denied(refusal)
-        await self._wait_for_room(request)
+        if len(self._open) + self._connecting >= self.shares.most:
+            self._drop_idle()
         self._connecting += 1
         try:
             if request.secure and self._context is None:  # it reads the list of whom to trust
@@ -206,15 +268,15 @@ class HttpClient:
             shared = self._share(request.origin, connected, where)
             with trio.move_on_after(request.timeouts.connect_s):
                 await shared.greeted.wait()
-            return ExchangeTwo(shared)
+            return shared
         connection = ConnectionOne(connected, where)
         self._open.add(connection)
         if len(self._apart) < ORIGINS_MAX:
             self._apart.add(request.origin)
-        return ExchangeOne(connection, partial(self._over, request.origin))
+        return connection
 
     def _share(self, origin: Origin, connected: Connected, where: str) -> ConnectionTwo:
-        connection = ConnectionTwo(connected, where)
+        connection = ConnectionTwo(connected, where, self._let_go)
         connections = self._shared.setdefault(origin, [])
         connections.append(connection)
         self._open.add(connection)
@@ -231,16 +293,6 @@ class HttpClient:
         connection.start()
         self.start(run, connection.broken)
         return connection
-
-    async def _wait_for_room(self, request: HttpRequest) -> None:
-        """Until one more connection may be made. Raises: HttpFailure."""
-        most = self.connections_max
-        with trio.move_on_after(request.timeouts.connect_s):
-            while len(self._open) + self._connecting >= most and not self._drop_idle():
-                await self._freed.wait()
-            return
-        text = f"{request.host}:{request.port}: {most} connections are open, the limit"
-        raise failure("connection-limit-reached", text)
 
 
 def allowed(request: HttpRequest, egress: EgressPolicy, address: str) -> bool:

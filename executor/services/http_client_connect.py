@@ -67,8 +67,12 @@ async def connect(
         if not request.secure or context is None:
             return Connected(stream, stream.socket, address, "http/1.1")
         return await secured(stream, address, request.host, context)
-    text = f"{where}: no connection in {request.timeouts.connect_s} s"
-    raise failure("connection-timeout", text, lasting=True)
+    raise not_in_time(request)
+
+
+def not_in_time(request: HttpRequest) -> HttpFailure:
+    text = f"{request.host}:{request.port}: no connection in {request.timeouts.connect_s} s"
+    return failure("connection-timeout", text, lasting=True)
 
 
 async def allowed_addresses(

@@ -7,6 +7,7 @@ exchange that nobody reads holds up no other.
 """
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -40,7 +41,10 @@ WINDOW_STEP_BYTES: Final = 32 * 1024
 
 
 class ConnectionTwo:
-    def __init__(self, connected: Connected, where: str) -> None:
+    def __init__(
+        self, connected: Connected, where: str, on_rest: Callable[["ConnectionTwo"], None]
+    ) -> None:
+        """`on_rest` is told whenever its last exchange is closed."""
         self.address = connected.address
         self.where = where
         self.open = True
@@ -53,6 +57,7 @@ class ConnectionTwo:
         self.idle_since = trio.current_time()
         self.greeted = trio.Event()
         """The peer has said how many exchanges it takes, or the connection has failed."""
+        self._on_rest = on_rest
         self._stream = connected.stream
         self._socket = connected.socket
         self._to_write = trio.Event()
@@ -64,6 +69,11 @@ class ConnectionTwo:
     def available(self) -> bool:
         most = self.state.remote_settings.max_concurrent_streams
         return self.open and self.state.open_outbound_streams < most
+
+    @property
+    def rests(self) -> bool:
+        """Whether it stands and has no exchange."""
+        return self.greeted.is_set() and not self.exchanges
 
     def start(self) -> None:
         """What begins a connection; written once `run` runs."""
@@ -96,6 +106,11 @@ class ConnectionTwo:
         """At once. Whoever waits for an exchange hears of it."""
         self._fail(failure("connection-terminated", f"{self.where}: the connection was closed"))
         self._socket.close()
+
+    def rest(self) -> None:
+        """It has no exchange any more."""
+        self.idle_since = trio.current_time()
+        self._on_rest(self)
 
     def flush(self) -> None:
         """Has everything written that the state machine wants to say."""
@@ -277,7 +292,7 @@ class ExchangeTwo(Exchange):
                 connection.state.reset_stream(self._number, ErrorCodes.CANCEL)
             connection.flush()
         if not connection.exchanges:
-            connection.idle_since = trio.current_time()
+            connection.rest()
 
     def fail(self, broken: HttpFailure | StaleConnection) -> None:
         """Nothing more comes. What was received before can still be read."""

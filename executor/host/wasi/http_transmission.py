@@ -170,7 +170,7 @@ class Transmission:
             request = request.saying(KEY, self.call.key)
         self._opened = True
         self._exchange = exchange = await outside.http.begin(
-            request, self._state.egress, fresh=fresh
+            request, self._state.egress, self._state.session.worker, fresh=fresh
         )
         self._state.connections.add(self)
         if self._body is None:

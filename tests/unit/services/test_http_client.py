@@ -46,9 +46,9 @@ def asking(server, path, method="GET", **more):
     return HttpRequest(**fields | more)
 
 
-async def answer(client, request, body=(), trailers=(), egress=None):
+async def answer(client, request, body=(), trailers=(), egress=None, worker="w"):
     """Status, headers, body, trailers."""
-    exchange = await client.begin(request, egress or LOOPBACK)
+    exchange = await client.begin(request, egress or LOOPBACK, worker)
     try:
         for piece in body:
             await exchange.send(piece)
@@ -132,7 +132,7 @@ async def test_failures_have_the_code_that_fits(monkeypatch):
 async def test_a_connection_is_not_kept_after_half_an_exchange_nor_when_the_peer_closes_it():
     with http_server() as server:
         async with running() as client:
-            exchange = await client.begin(asking(server, "/bytes/10000000"), LOOPBACK)
+            exchange = await client.begin(asking(server, "/bytes/10000000"), LOOPBACK, "w")
             await exchange.send_end([])
             await exchange.receive_head()
             exchange.close()
@@ -162,8 +162,8 @@ async def stays_away(*_):
 async def test_it_connects_in_time_or_says_so(monkeypatch):
     with http_server() as server:
         async with running() as client:
-            client.connections_max = 1
-            exchange = await client.begin(asking(server, "/hang"), LOOPBACK)
+            client.shares.most = 1
+            exchange = await client.begin(asking(server, "/hang"), LOOPBACK, "w")
             with failing("connection-limit-reached"):
                 hasty = Timeouts(connect_s=0.05)
                 await answer(client, asking(server, "/text/a", timeouts=hasty))
@@ -175,7 +175,7 @@ async def test_it_connects_in_time_or_says_so(monkeypatch):
             with http_server() as other:
                 assert (await answer(client, asking(other, "/text/b")))[2] == b"b"
             monkeypatch.setattr(http_client_connect, "connected", stays_away)
-            client.connections_max = 10
+            client.shares.most = 10
             with failing("connection-timeout"):
                 await answer(client, asking(server, "/", timeouts=Timeouts(connect_s=0.05)))
 

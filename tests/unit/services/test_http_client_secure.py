@@ -63,7 +63,7 @@ async def test_a_response_that_nobody_reads_holds_up_no_other():
     async with secure_server(answering) as server, running() as client:
         held = []
         for _ in range(80):  # each more than its window; together more than the connection's
-            exchange = await client.begin(secure(server, "/1000000"), LOOPBACK)
+            exchange = await client.begin(secure(server, "/1000000"), LOOPBACK, "w")
             await exchange.receive_head()
             held.append(exchange)
         await trio.sleep(0.3)

@@ -128,7 +128,7 @@ async def test_a_request_that_the_peer_resets_fails_and_its_connection_goes_on(
 @trio_test
 async def test_what_was_received_before_a_reset_can_be_read():
     async with serving(reset(ErrorCodes.CANCEL, begun=True)) as peer, running() as client:
-        exchange = await client.begin(ask(peer), LOOPBACK)
+        exchange = await client.begin(ask(peer), LOOPBACK, "w")
         assert (await exchange.receive_head()).status == 200
         await trio.sleep(0.05)
         assert await exchange.receive() == b"half of it"
@@ -151,7 +151,7 @@ async def test_a_request_that_was_not_looked_at_may_be_sent_again(refusal):
 async def test_a_connection_that_the_peer_gives_up_ends_its_exchange_and_begins_no_other():
     async with serving(goes_away_afterwards) as peer, running() as client:
         for _ in range(3):
-            exchange = await client.begin(ask(peer), LOOPBACK)
+            exchange = await client.begin(ask(peer), LOOPBACK, "w")
             assert (await exchange.receive_head()).status == 200
             assert await exchange.receive() == Ended(None)
             exchange.close()
