@@ -141,7 +141,7 @@ def prepare_streams() -> None:
         sys.stdout = sys.stdout or nowhere
         sys.stderr = sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 

@@ -1,5 +1,6 @@
 """Paths that a locale has no letters for, and paths that nobody has letters for."""
 
+import io
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from executor.cli.app import prepare_streams
 from executor.path_text import legible, system_path
 from tests.support import guests
 
@@ -90,3 +92,11 @@ def test_what_is_legible_or_no_utf8_stays_as_it_is(text):
     assert legible("\ud800") == "\ud800"
     read_as_ascii = text.encode(errors="surrogateescape").decode("ascii", "surrogateescape")
     assert legible(read_as_ascii) == text
+
+
+def test_stdout_takes_any_text_in_any_locale(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    prepare_streams()
+    print("ü\udcff", flush=True)
+    assert written.getvalue() == b"\xc3\xbc\\udcff\n"
