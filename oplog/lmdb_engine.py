@@ -28,7 +28,8 @@ is then asked of the file system. The map is 1 TiB of address space from the sta
 grow under live readers.
 
 Readers take a snapshot for each page and close it, so that pages of deleted entries can be used
-again. An opening for reading works beside a writer of another process, and creates no store.
+again; those that a reader kept who was killed in between, once the file has grown for it. An
+opening for reading works beside a writer of another process, and creates no store.
 
 LMDB maps both of its files, and what is wrong with a mapped file kills the process. So every
 opening refuses a file that was cut short or has a damaged header (`oplog.whole`), and allocates the
@@ -258,6 +259,8 @@ class LmdbEngine(Engine):
         """
         needed = _needed_bytes(self._environment)
         if needed > self._file_bytes:
+            with suppress(lmdb.Error):  # it grew: who was killed while reading keeps pages in use
+                self._environment.reader_check()
             with suppress(OSError):
                 self._file_bytes = make_whole(self._file, needed)
 

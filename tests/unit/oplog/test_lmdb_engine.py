@@ -8,6 +8,7 @@ from oplog.codec import encode_entry
 from oplog.engine import TABLES, Batch, BatchRefusedError, Row
 from oplog.entry import End, NoOp, Raw
 from oplog.errors import (
+    OplogBusyError,
     OplogCorruptError,
     OplogError,
 )
@@ -80,6 +81,59 @@ def test_a_reader_opens_a_store_that_nobody_runs_even_after_a_kill(path):
     child.communicate()
     engine = LmdbEngine.open(path, readonly=True)
     assert engine.read_entries(A, 1, 9) == [(1, b"\x80")]
+    engine.close()
+
+
+READING = """
+    import sys
+    import lmdb
+
+    environment = lmdb.open(sys.argv[1], max_dbs=64, map_size=1 << 30)
+    held = []
+    try:
+        while len(held) < int(sys.argv[2]):
+            held.append(environment.begin())
+    except lmdb.ReadersFullError:
+        pass
+    print(len(held), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_reader_that_was_killed_while_it_read_does_not_make_the_store_grow_for_good(path):
+    engine = LmdbEngine.open(path)
+
+    def rewrite(times):
+        for _ in range(times):
+            content = os.urandom(1 << 20)
+            assert engine.write([Batch(rows=[Row("promises", b"large", content)])]) == [None]
+        return (path / "data.mdb").stat().st_size
+
+    rewrite(5)
+    reading = start_python(READING, path, 1)
+    try:
+        assert reading.stdout.readline() == "1\n"
+        before = rewrite(3)
+    finally:
+        reading.kill()
+        reading.communicate()
+    assert rewrite(40) < before + (10 << 20)
+    engine.close()
+
+
+def test_when_every_place_for_readers_is_taken_it_is_said_and_afterwards_one_can_read(path):
+    engine = LmdbEngine.open(path)
+    reading = start_python(READING, path, 10_000)
+    try:
+        assert int(reading.stdout.readline()) > 1_000
+        with pytest.raises(OplogBusyError, match="too many readers"):
+            engine.read_row("promises", b"k")
+        assert engine.write([Batch(rows=[Row("promises", b"k", b"v")])]) == [None]
+    finally:
+        reading.kill()
+        reading.communicate()
+    assert engine.write([Batch(rows=[Row("promises", b"more", bytes(1 << 20))])]) == [None]
+    assert engine.read_row("promises", b"k") == b"v"
     engine.close()
 
 
