@@ -5,8 +5,9 @@ import time
 import pytest
 import trio
 
-from executor import RetryPolicy, Transient
+from executor import RetryPolicy, RetryRule, Transient
 from executor.errors import GuestError, UsageError
+from executor.records import InitialFile
 from executor.server.client import ask
 from executor.server.serving import open_served
 from executor.wasm.engine import memory_bytes_min, table_elements_min
@@ -41,6 +42,39 @@ def test_deployments_of_one_name_at_the_same_time_get_a_revision_each():
             assert all(digests[one.revision] == one.digest for one in got)
             assert {one.revision for one in got} == set(range(6))
             assert len({one.id for one in got}) == 1
+
+    run(case)
+
+
+OPTIONS = (
+    {},
+    {"env": {"A": "1"}},
+    {"env": {"A": "2"}},
+    {"env": {"A": "1", "B": ""}},
+    {"config": {"A": "1"}},
+    {"limits": {"memory": 1 << 20}},
+    {"limits": {"memory": 2 << 20}},
+    {"files": [InitialFile(path="/a", content=b"one", writable=False)]},
+    {"files": [InitialFile(path="/a", content=b"two", writable=False)]},
+    {"files": [InitialFile(path="/b", content=b"one", writable=False)]},
+    {"files": [InitialFile(path="/a", content=b"one", writable=True)]},
+    {"allow_net": ["example.com"]},
+    {"retry": QUICK},
+    {"retry": [RetryRule(name="r", errors=("busy",), policy=QUICK)]},
+)
+
+
+def test_the_same_bytes_and_options_are_the_revision_that_is_there_and_any_other_is_new():
+    async def case():
+        async with opened(LastingEngine()) as shem:
+
+            async def deploy(options):
+                return (await shem.deploy(guests.ADDER, name="c", **options)).revision
+
+            assert [await deploy(options) for options in OPTIONS] == list(range(len(OPTIONS)))
+            assert [await deploy(options) for options in OPTIONS] == list(range(len(OPTIONS)))
+            turned = {"env": {"B": "", "A": "1"}}
+            assert await deploy(turned) == OPTIONS.index({"env": {"A": "1", "B": ""}})
 
     run(case)
 

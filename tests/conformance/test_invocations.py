@@ -27,6 +27,9 @@ from tests.support.executors import (
     kinds,
     opened,
     run,
+    status_of,
+    until,
+    until_state,
     worker_entries,
 )
 from tests.support.programs import BROKEN, CALL, EXITER, PEER, Bank, Gate, echo, peer
@@ -196,6 +199,24 @@ def test_any_such_key_is_kept_as_it_is(key):
         async with opened(engine, host=[echo("read-remote")], recover="all") as shem:
             assert (await shem.wait("relay/w", key)).value == Ok("x")
             assert await shem.invoke("relay/w", "relay", ["x"], key=key) == Ok("x")
+
+    run(case)
+
+
+def test_a_process_takes_up_all_that_waits_or_only_what_is_named():
+    async def case():
+        engine = LastingEngine()
+        async with deployed(guests.ADDER, "adder", engine) as shem:
+            for worker in ("adder/a", "adder/b"):
+                await shem.submit(worker, "add", [1], key="k", run=False)
+        async with opened(engine, recover="named") as shem:
+            assert (await shem.wait("adder/a", "k")).value == 1
+        assert status_of(engine, "adder/b").pending == 1
+        async with opened(engine, recover="all") as shem:
+            with trio.fail_after(20):
+                await until(lambda: status_of(engine, "adder/b").pending == 0)
+                await until_state(engine, "adder/b", "idle")
+            assert (await shem.invocation("adder/b", "k")).value == 1
 
     run(case)
 
