@@ -211,6 +211,8 @@ def test_a_process_takes_up_all_that_waits_or_only_what_is_named():
                 await shem.submit(worker, "add", [1], key="k", run=False)
         async with opened(engine, recover="named") as shem:
             assert (await shem.wait("adder/a", "k")).value == 1
+            for _ in range(20):  # time enough for the other one, were it taken up
+                await shem.invoke("adder/a", "add", [1])
         assert status_of(engine, "adder/b").pending == 1
         async with opened(engine, recover="all") as shem:
             with trio.fail_after(20):
