@@ -25,6 +25,7 @@ from oplog.entry import (
     End,
     EndAtomicRegion,
     Entry,
+    Error,
     InvocationFinished,
     InvocationStarted,
     Jump,
@@ -161,6 +162,11 @@ def doubles(history: History) -> list[str]:
             case _:
                 pass
     return [f"{whose} has {count} {kind}" for (kind, whose), count in seen.items() if count > 1]
+
+
+def setbacks(history: History) -> int:
+    """After how many entries something that was open may have had to be opened again."""
+    return sum(isinstance(entry, Decision | Error | Jump | Revert) for _, entry in history)
 
 
 def is_idempotent(start: Start) -> bool:

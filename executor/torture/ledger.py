@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from executor.durable.effects import Effect, Perform
 from executor.durable.function_type import REMOTE
 from executor.errors import WorkerNotFound
-from executor.torture.calls import cuts_of, doubles, recorded_calls
+from executor.torture.calls import cuts_of, doubles, recorded_calls, setbacks
 from executor.torture.plan import EffectBegan, EffectEnded, Found, Report
 from executor.worker.reader import StoreReader
 from oplog.codec import encode_entry
@@ -64,6 +64,7 @@ def report_oplogs(
                 ),
                 calls=tuple(recorded_calls(worker_id, history)),
                 doubles=tuple(doubles(history)),
+                setbacks=setbacks(history),
                 rolled_back=bool(cuts_of(history)),
                 status=status.state,
                 pending=status.pending,

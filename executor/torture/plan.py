@@ -148,7 +148,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     begun: int = 0
     """How often an owner's word had it repeated."""
     asked_on: bool = False
-    """It may be performed again for the rest of its answer, whenever that is lost."""
+    """It may be performed again for the rest of its answer, each time that this was lost."""
 
 
 class Found(Event, frozen=True, kw_only=True, tag="found"):
@@ -161,6 +161,9 @@ class Found(Event, frozen=True, kw_only=True, tag="found"):
     calls: tuple[Call, ...] = ()
     doubles: tuple[str, ...] = ()
     """What a key or a call has more than once, as sentences."""
+    setbacks: int = 0
+    """Failed attempts, jumps and words of an owner: with each an instance may have been lost, or
+    the rest of a response, without a crash."""
     rolled_back: bool = False
     """Whether anything is hidden: output of an attempt that does not count stays."""
     status: str = ""

@@ -7,7 +7,8 @@
   reported as an outcome is so ever after; a remote write is performed once, or once more under the
   same key for each attempt that ended without an answer and each crash that found its `start`
   committed and its `end` not; where its owner has to be asked, once more for each time that he was.
-  An HTTP request whose response did not come whole with its head may be repeated for the rest.
+  An HTTP request whose response did not come whole with its head may be repeated for the rest: once
+  by each process that found its `end`, and once more for each setback that its worker recorded.
 - Nothing leaves before its cause: every remote write bears the key of a `start` that was committed
   when the process died.
 - What was committed stays: each recovery finds the entries of the one before, and then more.
@@ -164,17 +165,29 @@ def double_effects(case: Case) -> Iterator[str]:
                 allowed[event.key] += 1
             case _:
                 pass
-    calls = [call for found in case.found(verified=True) for call in found.calls]
-    recorded = {call.key for call in calls}
-    asked_on = {call.key for call in calls if call.asked_on}
+    allowed += rests_asked_for(case)
+    recorded = {call.key for found in case.found(verified=True) for call in found.calls}
     for key, count in performed.items():
         if key not in recorded:
             yield f"{functions[key]} was performed under {key}, which is the key of no call"
-        elif count > allowed[key] and key not in asked_on:
+        elif count > allowed[key]:
             yield (
                 f"{functions[key]} was performed {count} times under {key},"
                 f" {allowed[key]} were allowed"
             )
+
+
+def rests_asked_for(case: Case) -> Counter[str]:
+    """How often each request may have been repeated for the rest of its response. An instance that
+    is lost loses what it had not read; a process has one for each worker, and another after each
+    setback. What must not be repeated without its owner's word is not repeated for that either.
+    """
+    allowed: Counter[str] = Counter()
+    for found in (*case.found(verified=False), *case.found(verified=True)):
+        keys = {call.key for call in found.calls if call.asked_on and not call.asked}
+        for key in keys:
+            allowed[key] += found.setbacks if found.verified else 1
+    return allowed
 
 
 # -- changed -----------------------------------------------------------------------------------

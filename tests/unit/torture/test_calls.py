@@ -2,9 +2,19 @@
 
 import pytest
 
-from executor.torture.calls import HTTP_REQUEST, recorded_calls
+from executor.torture.calls import HTTP_REQUEST, recorded_calls, setbacks
 from oplog.codec import encode_value
-from oplog.entry import End, InvocationStarted, Raw, SetIdempotenceMode, Start
+from oplog.entry import (
+    Decision,
+    End,
+    Error,
+    InvocationStarted,
+    Jump,
+    Raw,
+    Region,
+    SetIdempotenceMode,
+    Start,
+)
 
 
 def response(*, ended):
@@ -42,3 +52,13 @@ def test_a_request_is_repeated_for_the_rest_of_a_response_that_did_not_come_whol
     assert not call_of("POST", {"err": {"code": "connection-refused", "message": ""}}).asked_on
     assert not call_of("POST").asked_on
     assert not call_of("POST", response(ended=False), function="bank.charge").asked_on
+
+
+def test_what_may_cost_an_instance_without_a_crash_is_counted():
+    history = [
+        (2, InvocationStarted(at=1, key="k", function="f")),
+        (3, Error(at=1, retry_from=2, kind="guest-error", details="d", retry_at=2)),
+        (4, Jump(at=1, region=Region(first=3, last=4))),
+        (5, Decision(at=1, start_index=2, choice="asked")),
+    ]
+    assert [setbacks(history[:count]) for count in range(5)] == [0, 0, 1, 2, 3]

@@ -95,11 +95,45 @@ def test_a_write_that_had_ended_is_not_repeated():
     assert wrong(*killed).duplicated == 1
 
 
-def test_a_request_may_be_repeated_for_the_rest_of_its_response():
-    killed = (Opened(), BEGAN, ANSWERED, found(call(ended=True, asked_on=True)), Opened(), BEGAN)
-    more = found(call(ended=True, asked_on=True), entries=("a", "b", "c"), verified=True)
-    verdict = wrong(*killed, BEGAN, ANSWERED, end=(RESUMED, TOLD, REPLAYED, more, Ended()))
-    assert (verdict.duplicated, verdict.repeated, verdict.wrong) == (0, 2, ())
+def asked_for(times, *, lives=1, setbacks=0, **fields):
+    """Of a request that was answered in part by the first process, and repeated so many times by
+    `lives` later ones.
+    """
+    answered = call(ended=True, asked_on=True, **fields)
+    kills = (found(answered), Opened()) * lives
+    more = found(answered, entries=("a", "b", "c"), verified=True, setbacks=setbacks)
+    events = (Opened(), BEGAN, ANSWERED, *kills, *(BEGAN, ANSWERED) * times)
+    return wrong(*events, end=(RESUMED, TOLD, REPLAYED, more, Ended()))
+
+
+@pytest.mark.parametrize(
+    ("times", "lives", "setbacks"), [(0, 1, 0), (1, 1, 0), (2, 2, 0), (3, 1, 2), (5, 3, 2)]
+)
+def test_a_request_is_repeated_for_the_rest_of_its_response_once_a_life_and_setback(
+    times, lives, setbacks
+):
+    verdict = asked_for(times, lives=lives, setbacks=setbacks)
+    assert (verdict.duplicated, verdict.repeated, verdict.wrong) == (0, times, ())
+    if times:
+        once_too_often = asked_for(lives + setbacks + 1, lives=lives, setbacks=setbacks)
+        assert once_too_often.duplicated == 1
+        allowed = 1 + lives + setbacks
+        assert f"{allowed + 1} times under d, {allowed} were allowed" in once_too_often.wrong[0]
+
+
+def test_a_request_that_must_not_be_repeated_is_not_for_the_rest_of_its_response_either():
+    assert asked_for(0, asked=True).wrong == ()
+    assert asked_for(1, asked=True, setbacks=3).duplicated == 1
+
+
+def test_a_request_is_not_repeated_under_the_leave_of_another():
+    other = Call(
+        index=4, key="o", invocation="k", function="http", type="write-remote", asked_on=True
+    )
+    killed = (Opened(), BEGAN, ANSWERED, found(call(ended=True), other), Opened(), BEGAN, ANSWERED)
+    more = found(call(ended=True), entries=("a", "b", "c"), verified=True, setbacks=9)
+    verdict = wrong(*killed, end=(RESUMED, TOLD, REPLAYED, more, Ended()))
+    assert verdict.duplicated == 1
 
 
 def test_an_attempt_without_an_answer_may_be_tried_again():
