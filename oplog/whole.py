@@ -6,6 +6,10 @@ it numbered pages, but it leaves pages unwritten that it took and gave back, so 
 earlier may be whole. The writer therefore makes the file as long as that after each commit, and a
 file that is shorter nevertheless (a crash in between, or a cut) is read through by a child process:
 if a page is missing that is needed, be it one of the list of free pages, that kills the child.
+
+A whole file may be damaged all the same: LMDB has no checksums, and some flags and numbers of its
+pages end the process that meets them by an assertion or a signal. To look at every page takes as
+long as the store is large, so nobody does at an opening; `python -m oplog STORE` does, in a child.
 """
 
 import os
@@ -26,6 +30,7 @@ READ_THROUGH: Final = (
 DAMAGED: Final = 3
 """How `read_through` ends where LMDB finds pages that contradict one another."""
 KILLED_BY_PAGE: Final = (-signal.SIGBUS, -signal.SIGSEGV)
+DAMAGED_PAGE: Final = (DAMAGED, *KILLED_BY_PAGE, -signal.SIGABRT)
 RESTORE: Final = f"restore {DATA_NAME} from a copy"
 
 
@@ -65,7 +70,23 @@ def require_whole(path: Path, header: Meta) -> None:
             where=str(path),
             hint=RESTORE,
         )
-    if ended == DAMAGED:
+    _require_read(path, ended)
+
+
+def require_undamaged(path: Path) -> None:
+    """Reads every page of LMDB's, in a child: what kills a process there kills that one. Blocks for
+    as long as it takes to read the store; beside a process that runs it, too.
+
+    What the values say is not looked at: who reads one that is damaged is told where it lies.
+    Raises: as `require_header` and `require_whole`.
+    """
+    require_whole(path, require_header(path))
+    _require_read(path, _read_in_child(path))
+
+
+def _require_read(path: Path, ended: int) -> None:
+    """Raises: OplogCorruptError, OplogError."""
+    if ended in DAMAGED_PAGE:
         raise OplogCorruptError(f"{DATA_NAME} is damaged", where=str(path), hint=RESTORE)
     if ended:
         raise OplogError(

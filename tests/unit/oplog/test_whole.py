@@ -4,7 +4,9 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
+import sys
 
 import pytest
 
@@ -15,7 +17,7 @@ from oplog.entry import Log
 from oplog.errors import OplogCorruptError, OplogError
 from oplog.lmdb_engine import LmdbEngine, _needed_bytes
 from oplog.whole import DAMAGED
-from tests.support.children import run_python
+from tests.support.children import ROOT, run_python
 
 PAGE = 4_096
 WORKER = b"w" * 16
@@ -99,6 +101,7 @@ def test_any_last_page_that_is_missing_is_noticed_by_readers_too(tmp_path, use):
     [
         (-signal.SIGBUS, OplogCorruptError, "data.mdb is cut short"),
         (-signal.SIGSEGV, OplogCorruptError, "data.mdb is cut short"),
+        (-signal.SIGABRT, OplogCorruptError, "data.mdb is damaged: "),
         (DAMAGED, OplogCorruptError, "data.mdb is damaged: "),
         (-signal.SIGKILL, OplogError, "was killed by signal 9: .*: try again"),
         (-signal.SIGINT, OplogError, "was killed by signal 2"),
@@ -112,6 +115,43 @@ def test_only_a_missing_page_means_that_a_file_was_cut(store, monkeypatch, ended
         with pytest.raises(OplogError, match=says) as caught:
             LmdbEngine.open(store, readonly=readonly)
         assert type(caught.value) is error
+
+
+def check(store):
+    return subprocess.run(
+        (sys.executable, "-m", "oplog", str(store)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_who_asks_hears_whether_every_page_can_be_read(store):
+    """Flags of pages are what LMDB believes, or ends the process for."""
+    assert check(store).stdout == f"{store}: every page can be read\n"
+    file = store / "data.mdb"
+    whole = file.read_bytes()
+    leaves = [at for at in range(2 * PAGE, len(whole), PAGE) if is_leaf(whole, at)]
+    assert leaves
+    for bit in (0, 1):
+        damaged = bytearray(whole)
+        damaged[leaves[0] + 10] ^= 1 << bit
+        file.write_bytes(damaged)
+        refused = check(store)
+        assert (refused.returncode, refused.stdout) == (5, "")
+        assert refused.stderr.endswith(
+            f"data.mdb is damaged: {store}: restore data.mdb from a copy\n"
+        )
+        assert file.read_bytes() == damaged
+    file.write_bytes(whole)
+    assert check(store).returncode == 0
+    assert check(store / "nowhere").returncode == 5
+
+
+def is_leaf(file, at):
+    """Whether a page of this number is there, with the flags of a leaf."""
+    return struct.unpack_from("=QHH", file, at) == (at // PAGE, 0, 2)
 
 
 def test_a_file_is_as_long_as_it_should_be_after_every_commit(tmp_path):
