@@ -177,6 +177,8 @@ async def cut_after(worker: Worker, cut: int, tail: int) -> bool:
         )
     survey = Survey(worker.entries, worker.status.cuts, cut)
     while True:
+        if survey.cuts != worker.status.cuts:  # somebody else has cut it back
+            survey = Survey(worker.entries, worker.status.cuts, cut)
         await trio.to_thread.run_sync(survey.read, worker.writer.committed_index)
         if not survey.legal:
             raise await trio.to_thread.run_sync(refused_cut, worker, cut, tail)
@@ -197,14 +199,14 @@ def refuse_deleted(worker: Worker) -> None:
 
 
 def append_revert(worker: Worker, survey: "Survey", gone: Sequence[Row]) -> bool:
-    """Orders the revert if the survey has come to the last entry, with the rows that take away
-    promises. Raises: WorkerDeleted.
+    """Orders the revert if the survey has come to the last entry and knows of all cuts, with the
+    rows that take away promises. Raises: WorkerDeleted.
     """
     writer = worker.writer
     with writer.lock:
         refuse_deleted(worker)
         index = writer.last_index + 1
-        if survey.last != writer.last_index:
+        if survey.last != writer.last_index or survey.cuts != worker.status.cuts:
             return False
         entry = Revert(
             at=worker.services.sources.wall_ns(), region=Region(first=survey.cut + 1, last=index)
@@ -252,9 +254,10 @@ class Survey:
 
     def __init__(self, entries: WorkerEntries, cuts: Cuts, cut: int) -> None:
         self.cut = cut
+        self.cuts = cuts
+        """The jumps and reverts that it goes by."""
         self.last = 0
         self._entries = entries
-        self._cuts = cuts
         self._spans = Spans(Regions(cuts))
         whole = Revert(at=0, region=Region(first=cut + 1, last=self.UNENDING))
         self._fold = RevertedFold(with_cut(cuts, self.UNENDING, whole))
@@ -282,7 +285,7 @@ class Survey:
     def finished(self, index: int, entry: Revert) -> Status:
         """The status after the revert, which is entry `index`."""
         self._fold.add(index, entry)
-        return self._fold.finished(with_cut(self._cuts, index, entry))
+        return self._fold.finished(with_cut(self.cuts, index, entry))
 
 
 def refused_cut(worker: Worker, cut: int, tail: int) -> UsageError:

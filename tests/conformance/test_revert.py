@@ -324,6 +324,32 @@ def test_what_is_accepted_while_a_revert_reads_stays_accepted_and_runs_behind_it
     run(case)
 
 
+def test_of_two_reverts_at_once_the_second_knows_of_the_first():
+    async def case():
+        engine = SlowlyRead()
+        async with rules(engine, RulesPeer()) as shem:
+            await three(shem)
+            engine.hold()
+            async with trio.open_nursery() as nursery:
+
+                async def revert():
+                    with pytest.raises(UsageError, match="after entry 11: it is hidden"):
+                        await shem.revert(WORKER, to=11)
+
+                nursery.start_soon(revert)
+                await engine.asked.wait()
+                held, engine.go = engine.go, threading.Event()
+                engine.go.set()
+                assert (await shem.revert(WORKER, to=6)).done
+                held.set()
+            check_rows(engine, read_worker_id(engine, WORKER))
+            assert (await shem.replay(WORKER)).divergence is None
+            assert await shem.invoke(WORKER, "total") == 1
+        check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
 def test_a_revert_of_a_worker_that_is_deleted_meanwhile_says_so():
     async def case():
         engine = SlowlyRead()
