@@ -97,7 +97,7 @@ class TortureReport:
         for wrong in figures.wrong:
             write_line(f"{wrong.at}: {one_line(wrong.what)}: {self._reproducing(wrong)}")
         if self.interrupted:
-            write_line(f"interrupted: {self._expected - figures.tried} points were not tried")
+            write_line(f"interrupted: {counted(self._expected - figures.tried, 'point')} not tried")
         seed = "" if self.seed is None else f"; seed {self.seed}"
         write_line(
             f"{counted(figures.tried, 'point')} tried, {counted(figures.killed, 'kill')},"

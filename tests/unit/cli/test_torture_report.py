@@ -56,7 +56,7 @@ def test_each_thing_that_was_wrong_is_one_line_with_its_command(report, capfdbin
             "append:3,append:1: key k of w/a was accepted; and is lost:"
             " shem torture 'my w.wasm' s --at append:3,append:1"
         ),
-        "interrupted: 3 points were not tried",
+        "interrupted: 3 points not tried",
         (
             "2 points tried, 3 kills, 1 recovered; 1 effect repeated with the same key,"
             " 2 uncertain; seed 5"
