@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import trio
 
 from executor.durable.signal import Signal
+from executor.services.beside import run_beside
 from executor.services.descriptors import descriptors_for_guests
 from executor.services.egress import EgressPolicy
 from executor.services.http_client_connect import Connected, connect, not_in_time, tls_context
@@ -88,17 +89,7 @@ class HttpClient:
         """Runs `run` beside whoever asks; cancelling the answer ends it. `failed` hears of what it
         raises.
         """
-        scope = trio.CancelScope()
-
-        async def task() -> None:
-            with scope:
-                try:
-                    await run()
-                except Exception as error:
-                    failed(error)
-
-        self._nursery.start_soon(task)
-        return scope
+        return run_beside(self._nursery, run, failed)
 
     async def begin(
         self, request: HttpRequest, egress: EgressPolicy, worker: str, *, fresh: bool = False

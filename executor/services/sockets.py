@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import trio
 
+from executor.services.beside import run_beside
 from executor.services.descriptors import descriptors_for_guests
 from executor.services.egress import ascii_name
 from executor.services.lookups import Lookups
@@ -131,19 +132,7 @@ class Sockets:
         """Runs `run` beside whoever asks; cancelling the answer ends it. `failed` hears of what it
         raises.
         """
-        scope = trio.CancelScope()
-
-        async def task() -> None:
-            with scope:
-                try:
-                    await run()
-                except OSError as error:
-                    failed(failure_of(error))
-                except Exception as error:
-                    failed(SocketFailure("unknown", str(error) or repr(error)))
-
-        self._nursery.start_soon(task)
-        return scope
+        return run_beside(self._nursery, run, lambda error: failed(failure_of(error)))
 
 
 def set_option(opened: socket.socket, name: str, value: int) -> None:
@@ -156,8 +145,10 @@ def set_option(opened: socket.socket, name: str, value: int) -> None:
             opened.setsockopt(level, option, min(value, most))
 
 
-def failure_of(error: OSError, *, connecting: bool = False) -> SocketFailure:
+def failure_of(error: Exception, *, connecting: bool = False) -> SocketFailure:
     """What an error of the system means; a connection that finds no local port is `connecting`."""
+    if not isinstance(error, OSError):
+        return SocketFailure("unknown", str(error) or repr(error))
     code = CODES.get(error.errno or 0, "unknown")
     if connecting and code == "address-not-bindable":
         code = "address-in-use"
