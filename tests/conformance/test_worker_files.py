@@ -193,6 +193,19 @@ def test_what_the_guest_did_behind_its_last_committed_entry_is_not_shown():
     run(case)
 
 
+def test_times_of_files_are_those_of_what_the_guest_last_caused_or_observed():
+    async def case():
+        engine = LastingEngine()
+        async with deployed(MAKER, "maker", engine) as shem:
+            await shem.invoke("maker/w", "make")
+            await shem.crash("maker/w")
+            found = (await shem.files("maker/w")).entries
+        ats = {type(entry): entry.at for _, entry in worker_entries(engine, "maker/w")}
+        assert [one.modified_at for one in found] == [ats[InvocationStarted], ats[End]]
+
+    run(case)
+
+
 def test_a_failed_worker_shows_its_last_good_point_and_a_reverted_one_too():
     async def case():
         async with scribe() as shem:

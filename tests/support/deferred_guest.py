@@ -158,7 +158,9 @@ class Instance:
         return Run(self.entries, self.trace, self.listener.live_at, self.world.started)
 
     def step(self):
-        """One operation; what the guest sees of it goes to the trace. False at the end."""
+        """One operation; what the guest sees of it, and how late it is for its files, goes to the
+        trace. False at the end.
+        """
         if self.session.live:
             while self.world.random.random() < 0.3:
                 self.commit()
@@ -192,7 +194,7 @@ class Instance:
                 seen = "dropped"
             case "now":
                 seen = self.recorded("now", self.world.random.random)
-        self.trace.append((kind, seen))
+        self.trace.append((kind, seen, self.session.guest_time_ns))
         return True
 
     def begin(self, function_type):
