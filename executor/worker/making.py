@@ -38,10 +38,10 @@ async def make_resident(
     call, before the guest does anything more.
     """
     services = worker.services
-    status = worker.status
     revision = await trio.to_thread.run_sync(
-        services.revisions.load, status.component, status.revision
+        services.revisions.load, worker.status.component, worker.status.revision
     )
+    status = worker.status  # a revert meanwhile has left another one
     stop = recorded_stop(worker)
     files = services.files(revision, status)
     committed = worker.writer.committed_index

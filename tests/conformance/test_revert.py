@@ -269,9 +269,10 @@ class SlowlyRead(LastingEngine):
     def read_entries(self, worker_id, first, limit):
         page = super().read_entries(worker_id, first, limit)
         self.reads.append((threading.get_ident(), len(page)))
-        if not self.go.is_set() and threading.get_ident() != self.trio_thread:
+        go = self.go
+        if not go.is_set() and threading.get_ident() != self.trio_thread:
             self.token.run_sync_soon(self.asked.set)
-            assert self.go.wait(10)
+            assert go.wait(30)
         return page
 
     def hold(self):
@@ -346,6 +347,37 @@ def test_of_two_reverts_at_once_the_second_knows_of_the_first():
             assert (await shem.replay(WORKER)).divergence is None
             assert await shem.invoke(WORKER, "total") == 1
         check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_replay_beside_goes_by_a_revert_that_comes_while_it_is_prepared(monkeypatch):
+    async def case():
+        engine = LastingEngine()
+        async with rules(engine, RulesPeer()) as shem:
+            await three(shem)
+            revisions = shem._services.revisions
+            load = revisions.load
+            token = trio.lowlevel.current_trio_token()
+            asked = trio.Event()
+            go = threading.Event()
+
+            def load_slowly(*which):
+                token.run_sync_soon(asked.set)
+                assert go.wait(30)
+                return load(*which)
+
+            monkeypatch.setattr(revisions, "load", load_slowly)
+            async with trio.open_nursery() as nursery:
+
+                async def replay():
+                    assert (await shem.replay(WORKER)).divergence is None
+
+                nursery.start_soon(replay)
+                await asked.wait()
+                await shem.revert(WORKER, last=2, go_on=False)
+                go.set()
+                assert await shem.invoke(WORKER, "run", ["w5"]) == 15
 
     run(case)
 
