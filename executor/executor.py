@@ -141,10 +141,12 @@ class Executor:
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
-                if (before_close := world.get("before_close")) is not None:
-                    before_close()
-                await trio.to_thread.run_sync(store.close)
-                lanes.close()
+                try:
+                    if (before_close := world.get("before_close")) is not None:
+                        before_close()
+                finally:
+                    await trio.to_thread.run_sync(store.close)
+                    lanes.close()
             inbox.close()
             bell.close()
         if failure is not None:

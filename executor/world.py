@@ -105,8 +105,20 @@ def worker_services(
         ),
         suspend_after_s=world.get("suspend_after_s", SUSPEND_AFTER_S),
         on_output=world.get("on_output") or ignore_output,
-        report=world.get("report") or log_report,
+        report=heard(world.get("report") or log_report),
     )
+
+
+def heard(report: Callable[[str], None]) -> Callable[[str], None]:
+    """`report`, and the log where it fails: what is told there is no reason to end anything."""
+
+    def tell(text: str) -> None:
+        try:
+            report(text)
+        except Exception:
+            _log.exception("%s (and nobody takes the report)", text)
+
+    return tell
 
 
 def ignore_output(worker: str, level: str, text: bytes) -> None:

@@ -175,6 +175,7 @@ CATCHES_EXCEPTION = (
     "executor.wasm.instance",
     "executor.wasm.lane",
     "executor.worker",
+    "executor.world",
 )
 
 BANNED_WORDS = frozenset(

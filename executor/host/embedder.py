@@ -148,23 +148,30 @@ def check_parameters(function: object, parameters: Sequence[str], where: str) ->
 
 def bound_functions(value: object) -> list[EmbedderFunction]:
     """The bindings in a function, a module, or an iterable of these; empty if there are none."""
-    found = getattr(value, "__shem_host_function__", None)
-    if isinstance(found, EmbedderFunction):
+    found = binding_of(value)
+    if found is not None:
         return [found]
     if isinstance(value, EmbedderFunction):
         return [value]
     if isinstance(value, ModuleType):
         members = [vars(value)[name] for name in sorted(vars(value)) if not name.startswith("__")]
-        return [
-            member.__shem_host_function__
-            for member in members
-            if hasattr(member, "__shem_host_function__")
-        ]
+        return [found for found in map(binding_of, members) if found is not None]
     if isinstance(value, dict):
         return [found for item in value.values() for found in bound_functions(item)]
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return [found for item in value for found in bound_functions(item)]
     return []
+
+
+def binding_of(value: object) -> EmbedderFunction | None:
+    """What was decorated. A module holds whatever it has imported: objects that have any attribute,
+    or raise when they are asked for one.
+    """
+    try:
+        found = getattr(value, "__shem_host_function__", None)
+    except Exception:
+        return None
+    return found if type(found) is EmbedderFunction else None
 
 
 def find_bindings(names: Sequence[str], directory: str) -> list[EmbedderFunction]:
@@ -198,6 +205,7 @@ def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
             value: object = import_from(module_name)
             for part in attribute.split(".") if attribute else ():
                 value = getattr(value, part)
+            found = bound_functions(value)
     except (HostBindingError, UsageError):
         raise
     except BaseException as error:  # whatever a module of the embedder raises, on a worker thread
@@ -206,7 +214,6 @@ def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
             where=where,
             hint="make the module importable from that directory, or deploy again from another",
         ) from error
-    found = bound_functions(value)
     if not found:
         raise UsageError(
             f"{name} holds no host function",

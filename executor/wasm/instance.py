@@ -224,7 +224,11 @@ class Instance:
         finished = ffi.future_poll(self._future)
         self._lane.busy = False
         if finished:
-            self._end(self._outcome())
+            try:
+                outcome = self._outcome()
+            except Exception as error:  # a result that cannot be lifted, for want of memory
+                outcome = Raised(error)
+            self._end(outcome)
         elif crossing.failed is not None:
             self._end(_raised(crossing.failed))
         elif (crossing.yielded or not crossing.waits) and not self._is_paused():

@@ -24,7 +24,7 @@ async def resolve(
 ) -> Done:
     """Records the word on the call whose `start` is at this index; the worker then goes on. The
     answer is `value`, or WAVE in `texts`. Durable on return; with `until_ended` the invocation has
-    ended as well. Raises: UsageError, BadArguments, StoreError.
+    ended as well. Raises: UsageError, BadArguments, WorkerDeleted, StoreError.
     """
     worker = loop.worker
     call = await uncertain_call(worker, start)

@@ -17,6 +17,7 @@ from executor.records import DivergenceRecord, Rebuild
 from executor.wasm.instance import Left, Raised
 from executor.wasm.traps import Trapped
 from executor.worker.commits import store_error
+from executor.worker.cutting import refuse_deleted
 from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Replayed, Resident
 from executor.worker.worker import Worker
@@ -30,17 +31,25 @@ async def rebuilt(
     to: int | None = None,
     on_target: Callable[[HostState], None] | None = None,
 ) -> AsyncIterator[tuple[Resident, Replayed]]:
-    """The worker's instance with its history up to entry `to`, or all of it, replayed."""
-    resident = await make_resident(worker, may_go_live=False, to=to, on_target=on_target)
+    """The worker's instance with its history up to entry `to`, or all of it, replayed.
+
+    Raises: WorkerDeleted if it was deleted meanwhile, whatever that has looked like.
+    """
     try:
-        yield resident, await rebuild(resident)
-    finally:
-        with trio.CancelScope(shield=True):
-            await resident.close(writes_awaited_s=0)
+        resident = await make_resident(worker, may_go_live=False, to=to, on_target=on_target)
+        try:
+            yield resident, await rebuild(resident)
+        finally:
+            with trio.CancelScope(shield=True):
+                await resident.close(writes_awaited_s=0)
+    except Exception:
+        refuse_deleted(worker)
+        raise
+    refuse_deleted(worker)
 
 
 async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
-    """Replays up to entry `to`, or everything. Raises: StoreError, ReplayPanic."""
+    """Replays up to entry `to`, or everything. Raises: StoreError, ReplayPanic, WorkerDeleted."""
     began = time.perf_counter()
     async with rebuilt(worker, to=to) as (resident, end):
         pass

@@ -23,6 +23,7 @@ from executor.wasm.host_function import HostInterface
 from executor.wasm.plain import encode_result
 from executor.wasm.types import FuncType, WitType
 from executor.worker.commits import store_errors
+from executor.worker.cutting import refuse_deleted
 from executor.worker.worker import Worker
 from oplog.entry import ABSENT, Decision, End, Failure, InvocationFinished, Outcome, Raw, Start
 
@@ -34,11 +35,12 @@ async def uncertain_call(worker: Worker, start_index: int) -> tuple[str, FuncTyp
     as it is recorded, and gives it, so that it reads as an argument. True until something is
     awaited again.
 
-    Raises: UsageError unless the worker waits for a word on just that call.
+    Raises: UsageError unless the worker waits for a word on just that call, WorkerDeleted.
     """
     revision = await trio.to_thread.run_sync(
         worker.services.revisions.load, worker.status.component, worker.status.revision
     )
+    refuse_deleted(worker)
     status = worker.status
     if not worker.question_committed:
         raise UsageError(

@@ -83,11 +83,11 @@ class Wakeups:
 
     def is_settled(self, promises: Iterable[str]) -> bool:
         """Whether a worker that waits for these promises waits for nothing more. Who waits for one
-        whose row is damaged is to run: it meets that, and nobody else does.
+        whose row or name is damaged is to run: it meets that, and nobody else does.
         """
         try:
             return any(self._promises.is_settled(PromiseId.of_name(name)) for name in promises)
-        except OplogCorruptError:
+        except (OplogCorruptError, ValueError):
             return True
 
     def _settled(self, promise: PromiseId) -> None:
@@ -138,14 +138,15 @@ class Wakeups:
         and if it is settled meanwhile its rows are looked through again.
         """
         after: bytes | None = None
-        promise, settled = b"", False
+        promise: bytes | None = None
+        settled = False
         while page := self._engine.read_rows(
             "wakeups", prefix=prefix, after=after, limit=PAGE_ROWS
         ):
             for after, _ in page:
                 name = after[1 : -ID_BYTES - 1]
                 if name != promise:
-                    promise, settled = name, self.is_settled([name.decode()])
+                    promise, settled = name, self.is_settled([name.decode(errors="replace")])
                 if settled:
                     self.wake(after[-ID_BYTES:])
                 await trio.lowlevel.checkpoint()

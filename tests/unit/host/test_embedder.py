@@ -291,3 +291,23 @@ def test_a_binding_that_cannot_be_imported_names_module_and_directory(folder, na
     assert raised.value.where == f"{name} in {folder}"
     assert raised.value.kind == "host-binding"
     assert sys.path == path
+
+
+class Anything:
+    """As a mock or the proxy of a remote server: it has any attribute."""
+
+    def __getattr__(self, name):
+        return self
+
+
+class Nothing:
+    """As a proxy whose object is not there yet."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError("working outside of a request")
+
+
+def test_a_module_may_have_imported_objects_of_any_kind():
+    module = ModuleType("bindings")
+    module.anything, module.nothing, module.charge = Anything(), Nothing(), charge
+    assert names(module) == ["charge"]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from executor.errors import InternalError
+from executor.wasm import instance as instance_module
 from executor.wasm.host_function import PENDING
 from executor.wasm.instance import Left, Raised, Returned, Trapped
 from tests.support.guest_wat import BUSY
@@ -344,3 +345,17 @@ def run_one_round(made, linker, rnd, tallies):
                 raise AssertionError(other)
         instance.close()
     made.instances.clear()
+
+
+def test_a_result_that_cannot_be_taken_is_told_and_holds_up_nobody(made, monkeypatch):
+    instance = made.start(made.linker(BUSY, tick()))
+
+    def take(*_):
+        raise MemoryError("too much")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(instance_module._Call, "take_result", take)
+        outcome = made.call(instance, "ticks", 4)
+    assert isinstance(outcome, Raised)
+    assert isinstance(outcome.error, MemoryError)
+    assert made.call(made.start(made.linker(BUSY, tick())), "ticks", 4) == Returned(10)

@@ -1,5 +1,6 @@
 """Who waits for a promise is woken however many wait, and others get their turn meanwhile."""
 
+import pytest
 import trio
 from trio.testing import trio_test
 
@@ -108,3 +109,24 @@ async def test_a_complete_promise_is_read_once_by_all_who_ask_and_others_each_ti
     assert not promises.is_settled(gone), "a name that was guessed before it was made"
     put(engine, Row("promises", PROMISE.row_key, None))
     assert promises.is_settled(PROMISE), "gone"
+
+
+@pytest.mark.parametrize("name", [b"", b"zz/1", b"6d/x", b"\xff/1"])
+@trio_test
+async def test_a_row_with_a_damaged_name_wakes_its_worker_and_holds_up_no_other(name):
+    engine = MemoryEngine()
+    completed = encode_row(PromiseRow(created_at=1, completed_at=2))
+    put(engine, Row("promises", PROMISE.row_key, completed), waiter(2, PROMISE))
+    put(engine, Row("wakeups", b"p" + name + b"\0" + (1).to_bytes(16, "big"), b""))
+    waking = Wakeups(engine, FakeSources(), memory_stores(engine).promises)
+    woken = []
+    waking.wake = woken.append
+    assert waking.is_settled([name.decode(errors="replace")])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waking.run)
+        waking.start_over()
+        with trio.fail_after(20):
+            while len(woken) < 2:
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert sorted(woken) == [number.to_bytes(16, "big") for number in (1, 2)]

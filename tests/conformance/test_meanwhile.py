@@ -1,0 +1,145 @@
+"""What is under way when a worker is deleted, or when those who listen to the executor fail."""
+
+import threading
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import pytest
+import trio
+
+from executor import Ok
+from executor.errors import ShemError, WorkerDeleted, WorkerNotFound
+from executor.worker.revision import Revisions
+from oplog.engine import TABLES
+from oplog.entry import Start
+from tests.support.executors import LastingEngine, copy_oplog, deployed, opened, run
+from tests.support.programs import Gate, echo
+from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
+
+KEPT = {"meta", "components", "component_names", "component_bytes"}
+
+
+class HeldLoad:
+    """Whoever loads a revision waits, once it is to, until `go`."""
+
+    def __init__(self):
+        self.entered = threading.Event()
+        self.go = threading.Event()
+        self.held = False
+
+    @contextmanager
+    def installed(self):
+        load = Revisions.load
+
+        def loaded(revisions, *which):
+            if self.held:
+                self.entered.set()
+                assert self.go.wait(60)
+            return load(revisions, *which)
+
+        with patch.object(Revisions, "load", loaded):
+            yield self
+
+    async def until_entered(self):
+        await trio.to_thread.run_sync(self.entered.wait, 60)
+
+
+def rows(engine):
+    """Everything that is stored of workers."""
+    return {
+        (table, key) for table in TABLES if table not in KEPT for key, _ in engine.read_rows(table)
+    }
+
+
+async def deleted_meanwhile(shem, worker, ask):
+    """What is asked for begins, and its worker is gone before it goes on."""
+    with HeldLoad().installed() as load:
+        load.held = True
+
+        async def delete():
+            try:
+                await load.until_entered()
+                assert (await shem.delete(worker)).done
+            finally:
+                load.go.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delete)
+            with pytest.raises(WorkerDeleted) as refused:
+                await ask()
+        assert refused.value.where == worker
+    with pytest.raises(WorkerNotFound):
+        await shem.worker(worker)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda shem: shem.replay("relay/w"),
+        lambda shem: shem.crash("relay/w"),
+        lambda shem: shem.files("relay/w", "/"),
+    ],
+    ids=["replay", "crash", "files"],
+)
+def test_a_worker_that_is_deleted_while_it_is_rebuilt_is_no_damaged_store(ask):
+    async def case():
+        async with deployed(host=[echo()]) as shem:
+            assert await shem.invoke("relay/w", "relay", ["a"]) == Ok("a")
+            await deleted_meanwhile(shem, "relay/w", lambda: ask(shem))
+
+    run(case)
+
+
+@pytest.mark.parametrize("choice", ["repeat", "fail", "value"])
+def test_a_word_on_a_worker_that_is_deleted_meanwhile_leaves_nothing_behind(choice):
+    async def case():
+        first = LastingEngine()
+        async with rules(first, RulesPeer()) as shem:
+            await shem.invoke(WORKER, "run", ["m0 w1 w2"], key="k")
+        start = index_of(first, Start, 1)
+        engine = LastingEngine()
+        copy_oplog(first, engine, WORKER, start)
+        async with opened(engine, host=RulesPeer().functions(), recover="all") as shem:
+            with pytest.raises(ShemError, match=f"begun at entry {start}"):
+                await shem.wait(WORKER, "k")
+            await deleted_meanwhile(shem, WORKER, lambda: shem.resolve(WORKER, start, choice, 7))
+            assert rows(engine) == set()
+        assert rows(engine) == set()
+
+    run(case)
+
+
+def broken(*_):
+    raise BrokenPipeError("nobody reads any more")
+
+
+def test_a_report_that_nobody_takes_ends_no_worker():
+    async def case():
+        gate = Gate("read-remote")
+
+        async def perform(effect):
+            if gate.entered.is_set():
+                raise ValueError("a fault of who performs effects")
+            gate.entered.set()
+            return await effect.run()
+
+        async with deployed(
+            host=[echo("read-remote")], perform=perform, report=broken, on_output=broken
+        ) as shem:
+            assert await shem.invoke("relay/w", "relay", ["a"]) == Ok("a")
+            with pytest.raises(ShemError, match="a fault of who performs effects"):
+                await shem.invoke("relay/w", "relay", ["b"])
+            assert await shem.invoke("relay/other", "count") == 0
+
+    run(case)
+
+
+def test_what_is_called_before_the_store_is_closed_cannot_keep_it_open():
+    async def case():
+        engine = LastingEngine()
+        with pytest.raises(BrokenPipeError):
+            async with opened(engine, before_close=broken):
+                pass
+        assert engine.closed
+
+    run(case)
