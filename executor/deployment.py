@@ -16,7 +16,7 @@ from executor.durable.retry import recorded_policy
 from executor.durable.retry_rules import Deployable, recorded_retry_rules, refuse_unmatched, split
 from executor.errors import UsageError
 from executor.host.embedder import check_binding
-from executor.path_text import legible
+from executor.path_text import is_unicode, legible
 from executor.records import Deployed, InitialFile
 from executor.requests import check_type
 from executor.services.components import (
@@ -212,7 +212,7 @@ def host_directory(options: DeployOptions) -> str:
     if not options.get("host"):
         return ""
     directory = legible(options.get("host_directory") or os.fspath(Path.cwd()))
-    if directory.encode(errors="ignore").decode() != directory:
+    if not is_unicode(directory):
         raise UsageError(
             "the directory of the host functions cannot be recorded: its path is not UTF-8",
             where=directory,

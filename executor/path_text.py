@@ -16,6 +16,11 @@ def legible(text: str) -> str:
         return text  # surrogates that stand for no byte
 
 
+def is_unicode(text: str) -> bool:
+    """Whether the text can be recorded: nothing of it is a lone surrogate."""
+    return text.encode(errors="ignore").decode() == text
+
+
 def system_path(text: str) -> str:
     """The path by which the system knows the file, as Python takes it."""
     try:

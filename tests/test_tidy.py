@@ -105,6 +105,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "executor.durable",
         "executor.errors",
         "executor.executor",
+        "executor.path_text",
         "executor.records",
         "executor.replay",
         "executor.requests",

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from executor.path_text import system_path
+from executor.path_text import is_unicode, system_path
 from executor.records import InitialFile
 
 SIZE: Final = re.compile(r"(\d{1,100})\s*([A-Za-z]*)")
@@ -25,7 +25,7 @@ UNITS: Final[dict[str, int]] = {
 
 def unicode_text(text: str) -> str:
     """Text that a guest can be given: a terminal may pass any bytes."""
-    if text.encode(errors="ignore").decode() != text:
+    if not is_unicode(text):
         raise click.BadParameter(f"{text!r} is not Unicode text")
     return text
 

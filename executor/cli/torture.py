@@ -27,7 +27,7 @@ from executor.cli.torture_report import TortureReport
 from executor.cli.torture_script import check_lines, read_script, steps_of
 from executor.deployment import DeployOptions
 from executor.errors import InvocationInterrupted, StoreError, UsageError
-from executor.path_text import system_path
+from executor.path_text import is_unicode, legible, system_path
 from executor.torture.crash_points import KINDS, Point, PointKind, parse_point
 from executor.torture.lab import NO_ROOM, Lab, Trial, no_room
 from executor.torture.subject import Subject, deploy_subject, deployed_subject
@@ -204,11 +204,19 @@ def check_choice(request: Request) -> None:
 
 @contextmanager
 def laboratory() -> Iterator[Path]:
-    """A temporary directory. Raises: StoreError if there is no room for what is put there."""
+    """A temporary directory. Raises: StoreError if there is no room for what is put there;
+    UsageError if its path cannot be told to the processes under torture.
+    """
     try:
         with tempfile.TemporaryDirectory(
             prefix="shem-torture-", ignore_cleanup_errors=True
         ) as folder:
+            if not is_unicode(legible(folder)):
+                raise UsageError(
+                    "the path of the temporary directory is not UTF-8",
+                    where=folder,
+                    hint="name another place with TMPDIR",
+                )
             yield Path(folder)
     except OSError as error:
         if error.errno not in NO_ROOM:

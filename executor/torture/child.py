@@ -19,6 +19,7 @@ from typing import NoReturn
 import trio
 
 from executor.executor import Executor
+from executor.path_text import system_path
 from executor.sources import SystemSources
 from executor.torture.crash_points import (
     CountingPoint,
@@ -49,9 +50,10 @@ async def opened_drive(plan: Plan, report: Report) -> AsyncIterator[tuple[Drive,
     """
     counting = CountingPoint()
     point = counting if plan.point is None else CrashPoint(*plan.point)
-    store = crashing_store(Path(plan.store), point)
+    directory = Path(system_path(plan.store))
+    store = crashing_store(directory, point)
     opened = Executor.open(
-        plan.store,
+        directory,
         store=store,
         sources=SystemSources() if plan.later_s is None else LaterSources(plan.later_s),
         perform=recorded_effects(crashing_perform(point), report),
@@ -74,14 +76,14 @@ async def run_plan(plan: Plan, report: Report) -> None:
 
 def run_child(plan: Plan, run: Callable[[Plan, Report], Awaitable[None]] = run_plan) -> NoReturn:
     """Runs one plan in this process, to its end."""
-    os.environ["SHEM_TORTURE_CASE"] = plan.case
+    os.environ["SHEM_TORTURE_CASE"] = system_path(plan.case)
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
-    errors = os.open(plan.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    errors = os.open(system_path(plan.errors), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(errors, sys.stdout.fileno())
     os.dup2(errors, sys.stderr.fileno())
     faulthandler.enable()
     faulthandler.dump_traceback_later(plan.timeout_s, exit=True)
-    reports = os.open(plan.report, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    reports = os.open(system_path(plan.report), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def report(event: AnyEvent) -> None:
         line = encode(event) + b"\n"
@@ -90,8 +92,9 @@ def run_child(plan: Plan, run: Callable[[Plan, Report], Awaitable[None]] = run_p
 
     status = 1
     try:
-        if Path(plan.store, "data.mdb").exists():
-            with StoreReader(plan.store) as reader:
+        directory = Path(system_path(plan.store))
+        if (directory / "data.mdb").exists():
+            with StoreReader(directory) as reader:
                 report_oplogs(reader, plan.workers, report, verified=False)
         report(Opened())
         trio.run(run, plan, report)
@@ -113,10 +116,10 @@ def serve(run: Callable[[str], object]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup(sys.stdout.fileno())
-    for text in sys.stdin:
+    for line in sys.stdin.buffer:
         child = os.fork()
         if child == 0:
-            run(text)
+            run(line.decode())
             os._exit(0)
         _, status = os.waitpid(child, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")

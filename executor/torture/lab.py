@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, cast
 from msgspec.structs import replace
 
 from executor.errors import StoreError, UsageError
+from executor.path_text import legible, system_path
 from executor.torture.account import Account, Difference, Reference, account_of
 from executor.torture.children import Children
 from executor.torture.crash_points import KINDS, Point, PointKind
@@ -92,10 +93,10 @@ class Lab:
 
     def plan(self, folder: Path) -> Plan:
         return Plan(
-            case=folder.name,
-            store=str(folder / "store"),
-            report=str(folder / "reports.jsonl"),
-            errors=str(folder / "output.txt"),
+            case=legible(folder.name),
+            store=legible(str(folder / "store")),
+            report=legible(str(folder / "reports.jsonl")),
+            errors=legible(str(folder / "output.txt")),
             workers=self.trial.workers,
             steps=self.trial.steps,
             timeout_s=self.trial.timeout_s,
@@ -107,7 +108,7 @@ class Lab:
         Raises: StoreError if there is no room.
         """
         own = f"{self.trial.name[:NAME_MAX]}-{name[:NAME_MAX]}-{next(self._numbers)}"
-        folder = self._folder / own.replace(":", "-")
+        folder = self._folder / system_path(own.replace(":", "-"))
         store = folder / "store"
         try:
             store.mkdir(parents=True)
@@ -310,7 +311,7 @@ def end_text(status: int, plan: Plan) -> str:
     """How a process ended otherwise than by itself or at its point, in words."""
     if status == 0:
         return ""
-    said = Path(plan.errors).read_text(errors="replace").strip().splitlines()
+    said = Path(system_path(plan.errors)).read_text(errors="replace").strip().splitlines()
     if any(line.startswith("Timeout (") for line in said):
         return f"a process did not end within {plan.timeout_s:g} s"
     how = f"exit code {status}" if status > 0 else f"signal {-status}"
@@ -319,7 +320,7 @@ def end_text(status: int, plan: Plan) -> str:
 
 def events_of(plan: Plan) -> tuple[AnyEvent, ...]:
     """Everything that the processes of a plan have reported."""
-    report = Path(plan.report)
+    report = Path(system_path(plan.report))
     lines = report.read_bytes().splitlines() if report.exists() else ()
     return tuple(decode_event(line) for line in lines)
 

@@ -43,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     case: str
     """The environment variable `SHEM_TORTURE_CASE` of the process."""
     store: str
+    """This path and the other ones are legible (`executor.path_text`)."""
     report: str
     """File to which the process appends its reports."""
     errors: str

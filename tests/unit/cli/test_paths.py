@@ -100,3 +100,20 @@ def test_stdout_takes_any_text_in_any_locale(monkeypatch):
     prepare_streams()
     print("ü\udcff", flush=True)
     assert written.getvalue() == b"\xc3\xbc\\udcff\n"
+
+
+def test_a_component_with_letters_is_tortured_where_the_locale_has_none(tmp_path):
+    (tmp_path / "zähler.wasm").write_bytes(guests.ADDER)
+    (tmp_path / "größe.txt").write_text("ä add 5")
+    (tmp_path / "ü").mkdir()
+    words = ("torture", "zähler.wasm", "größe.txt", "--at", "commit:1", "--jobs", "1")
+    arguments = [text.encode() for text in words]
+    code, out, err = shem(tmp_path, *arguments, TMPDIR="ü", **ASCII)
+    assert (code, err) == (0, b"")
+    assert out.decode().splitlines()[-1] == "lost 0, duplicated 0, wrong 0"
+    elsewhere = tmp_path / os.fsdecode(b"x\xff")
+    elsewhere.mkdir()
+    code, _, err = shem(tmp_path, *arguments, TMPDIR=str(elsewhere))
+    assert code == 2
+    assert err.startswith(b"shem: the path of the temporary directory is not UTF-8: ")
+    assert list(elsewhere.iterdir()) == []
