@@ -20,16 +20,18 @@ STANDING: Final[tuple[State, ...]] = (
 )
 NAMED_MAX: Final = 10
 """Workers of one state that are named; a store may have a hundred thousand that sleep."""
+ERROR_MAX: Final = 160
+"""Characters of an error, of its first line: `shem worker` has the whole."""
 
 
 def standing_workers(store: StoreReader) -> Iterator[str]:
     """A sentence for each, as committed: the first ones of each state. Blocks."""
     for state in STANDING:
-        page = store.workers(status=state, limit=NAMED_MAX)
-        for worker in page.workers:
+        found = store.workers(status=state, limit=NAMED_MAX + 1).workers
+        for worker in found[:NAMED_MAX]:
             with suppress(WorkerNotFound):  # deleted just now
                 yield sentence(store, worker)
-        if page.cursor is not None:
+        if len(found) > NAMED_MAX:
             yield f"and whoever else is {state}: see `shem workers --status {state}`"
 
 
@@ -46,8 +48,8 @@ def sentence(store: StoreReader, worker: WorkerSummary) -> str:
                 f" shem resolve {name} {start} --repeat, --fail or --value WAVE"
             )
         case "failed" | "exited":
-            why = f": {worker.last_error}" if worker.last_error else ""
-            return f"{name} {status.state}{why}: shem revert {name} --last 1, or delete it"
+            why = beginning(worker.last_error) if worker.last_error else "no text"
+            return f"{name} {status.state}: {why}: shem revert {name} --last 1, or delete it"
         case "interrupted":
             return f"{name} is interrupted: shem resume {name}"
         case "retrying":
@@ -56,6 +58,11 @@ def sentence(store: StoreReader, worker: WorkerSummary) -> str:
             return f"{name} waits for {' or '.join(awaited(store, worker_id, status))}"
         case _:
             return f"{name} is {status.state} again"
+
+
+def beginning(error: str) -> str:
+    first = error.partition("\n")[0][:ERROR_MAX]
+    return first if first == error else f"{first}…"
 
 
 def awaited(store: StoreReader, worker_id: bytes, status: Status) -> Iterator[str]:

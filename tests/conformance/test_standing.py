@@ -3,7 +3,7 @@
 import pytest
 
 from executor import RetryPolicy, Transient
-from executor.errors import GuestTrap, Uncertain
+from executor.errors import GuestError, GuestTrap, Uncertain
 from executor.records import time_text
 from executor.worker.reader import StoreReader
 from executor.worker.standing import NAMED_MAX, standing_workers
@@ -71,6 +71,25 @@ def test_who_failed_or_is_interrupted_is_named_and_who_is_idle_is_not():
             ),
             "adder/stopped is interrupted: shem resume adder/stopped",
         ]
+
+    run(case)
+
+
+def test_of_a_long_error_the_beginning_is_named():
+    async def case():
+        engine = LastingEngine()
+
+        def answer(_call, text):
+            raise ValueError(text)
+
+        async with deployed(engine=engine, host=[programs.peer(answer)]) as shem:
+            for name, text in (("lines", "first\nsecond"), ("long", "x" * 1_000)):
+                with pytest.raises(GuestError):
+                    await shem.invoke(f"relay/{name}", "relay", [text])
+        lines, long = said(engine)
+        assert lines.endswith("first…: shem revert relay/lines --last 1, or delete it")
+        assert long.endswith("xxx…: shem revert relay/long --last 1, or delete it")
+        assert len(long) < 250
 
     run(case)
 
