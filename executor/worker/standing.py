@@ -20,6 +20,8 @@ STANDING: Final[tuple[State, ...]] = (
 )
 NAMED_MAX: Final = 10
 """Workers of one state that are named; a store may have a hundred thousand that sleep."""
+LOOKED_AT_MAX: Final = 100
+"""Workers of one state among which those are."""
 ERROR_MAX: Final = 160
 """Characters of an error, of its first line: `shem worker` has the whole."""
 
@@ -27,7 +29,9 @@ ERROR_MAX: Final = 160
 def standing_workers(store: StoreReader) -> Iterator[str]:
     """A sentence for each, as committed: the first ones of each state. Blocks."""
     for state in STANDING:
-        found = store.workers(status=state, limit=NAMED_MAX + 1).workers
+        found = store.workers(status=state, limit=LOOKED_AT_MAX).workers
+        if state == "exited":  # which is an end as any other, unless something waits for it
+            found = tuple(worker for worker in found if worker.pending)
         for worker in found[:NAMED_MAX]:
             with suppress(WorkerNotFound):  # deleted just now
                 yield sentence(store, worker)
@@ -47,9 +51,12 @@ def sentence(store: StoreReader, worker: WorkerSummary) -> str:
                 f"{name} is uncertain: its write at entry {start} may have happened or not:"
                 f" shem resolve {name} {start} --repeat, --fail or --value WAVE"
             )
-        case "failed" | "exited":
-            why = beginning(worker.last_error) if worker.last_error else "no text"
-            return f"{name} {status.state}: {why}: shem revert {name} --last 1, or delete it"
+        case "failed":
+            why = beginning(worker.last_error or "no text")
+            return f"{name} failed: {why}: shem revert {name} --last 1, or delete it"
+        case "exited":
+            waiting = f"{name} has exited, and invocations wait"
+            return f"{waiting}: shem revert {name} --last 1, or delete it"
         case "interrupted":
             return f"{name} is interrupted: shem resume {name}"
         case "retrying":

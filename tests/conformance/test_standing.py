@@ -75,6 +75,24 @@ def test_who_failed_or_is_interrupted_is_named_and_who_is_idle_is_not():
     run(case)
 
 
+def test_who_has_exited_is_named_if_something_waits_for_it():
+    async def case():
+        engine = LastingEngine()
+        async with deployed(programs.EXITER, "exiter", engine) as shem:
+            for name in ("alone", "awaited"):
+                await shem.submit(f"exiter/{name}", "exit", [0], key="k", run=False)
+            await shem.submit("exiter/awaited", "stay", run=False)
+            await shem.run(until_idle=True)
+        assert said(engine) == [
+            (
+                "exiter/awaited has exited, and invocations wait:"
+                " shem revert exiter/awaited --last 1, or delete it"
+            )
+        ]
+
+    run(case)
+
+
 def test_of_a_long_error_the_beginning_is_named():
     async def case():
         engine = LastingEngine()
