@@ -224,6 +224,8 @@ class Workers:
             status = read_status(self._services.store.engine, worker_id)
             if status is not None and (not only_named or status.name in self._loops):
                 self.take_up(status.name)
+        except WorkerDeleted:
+            pass  # it will have no work, or its deletion fails and takes it up
         except Exception as error:
             self._services.report(f"worker {worker_id.hex()} is skipped: {error}")
 

@@ -6,12 +6,14 @@ from unittest.mock import patch
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from executor import Ok
 from executor.errors import ShemError, WorkerDeleted, WorkerNotFound
 from executor.worker.revision import Revisions
 from oplog.engine import TABLES
 from oplog.entry import Start
+from tests.support.engines import Hold
 from tests.support.executors import LastingEngine, copy_oplog, deployed, opened, run
 from tests.support.programs import Gate, echo
 from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
@@ -105,6 +107,26 @@ def test_a_word_on_a_worker_that_is_deleted_meanwhile_leaves_nothing_behind(choi
             await deleted_meanwhile(shem, WORKER, lambda: shem.resolve(WORKER, start, choice, 7))
             assert rows(engine) == set()
         assert rows(engine) == set()
+
+    run(case)
+
+
+def test_who_takes_everything_up_passes_over_a_worker_that_is_being_deleted():
+    async def case():
+        reports = []
+        engine = LastingEngine()
+        async with deployed(engine=engine, host=[echo()], report=reports.append) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k", run=False)
+            hold = Hold()
+            engine.on_write = hold
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(shem.delete, "relay/w")
+                await trio.to_thread.run_sync(hold.entered.wait, 60)
+                nursery.start_soon(lambda: shem.run(until_idle=True))
+                await wait_all_tasks_blocked(0.01)
+                engine.on_write = lambda _: None
+                hold.go.set()
+            assert reports == []
 
     run(case)
 
