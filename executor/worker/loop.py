@@ -64,8 +64,10 @@ NS_PER_S: Final = 1_000_000_000
 class InvocationLoop:
     """Runs one worker. All methods are for the trio thread."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, *, closed: bool = False) -> None:
+        """If it is `closed`, nothing ever starts it."""
         self.worker = worker
+        worker.closed = closed
         self.resident: Resident | None = None
         self.running = False
         self._scope = trio.CancelScope()
@@ -78,7 +80,7 @@ class InvocationLoop:
         """What could not be committed, until the loop has come to its end for it."""
         self._regaining = False
         """Whether somebody waits for room already."""
-        self._closed = False
+        self._closed = closed
         self._idle = Idle()
         self._kept_still = 0
         """How many owners' operations are under way during which nothing starts it."""
@@ -91,7 +93,7 @@ class InvocationLoop:
         if self.running:
             self._idle.wake()
             self._asked = self._scope.cancel_called
-        elif self.has_work() and not self._closed and not self._kept_still:
+        elif self.has_work() and not self._kept_still:
             self.running = True
             self._writes_awaited_s, self._asked = 0.0, False
             self._scope = trio.CancelScope()
@@ -118,9 +120,11 @@ class InvocationLoop:
                 await self._stopped.wait()
 
     async def close(self, *, writes_awaited_s: float) -> None:
-        """As `stop`, and nothing starts the loop again."""
+        """As `stop`, and nothing starts the loop again; who waits for the worker hears so."""
         self._closed = True
         await self.stop(writes_awaited_s=writes_awaited_s)
+        self.worker.closed = True
+        self.worker.notify()
 
     def take_up_again(self) -> None:
         """After a deletion that failed; what was lost meanwhile was left unsaid."""
@@ -143,7 +147,9 @@ class InvocationLoop:
 
     def has_work(self) -> bool:
         worker = self.worker
-        if worker.deleted or worker.trouble is not None or worker.status.state in RESTING:
+        if self._closed or worker.deleted or worker.trouble is not None:
+            return False
+        if worker.status.state in RESTING:
             return False
         if worker.status.state == "suspended":
             return worker.due

@@ -48,6 +48,7 @@ class Workers:
         """Those that run or that somebody waits for; what is idle and unloaded is only a row."""
         self._runs_all = False
         services.wakeups.wake = self._wake
+        self._closing = False
         self._leaving: set[str] = set()
         """Names of workers that are being deleted."""
 
@@ -195,7 +196,7 @@ class Workers:
         return self._hold(worker)
 
     def _hold(self, worker: Worker) -> InvocationLoop:
-        loop = InvocationLoop(worker)
+        loop = InvocationLoop(worker, closed=self._closing)
         worker.loop = loop
         self._loops[worker.name] = loop
         return loop
@@ -291,8 +292,9 @@ class Workers:
 
     async def close(self, *, writes_awaited_s: float) -> None:
         """Loses every instance. Remote writes under way are awaited for a while, so that they need
-        not be repeated; what is buffered is committed.
+        not be repeated; what is buffered is committed. Who is woken or named meanwhile is not run.
         """
+        self._closing = True
         async with trio.open_nursery() as nursery:
             for loop in list(self._loops.values()):
                 nursery.start_soon(partial(loop.close, writes_awaited_s=writes_awaited_s))

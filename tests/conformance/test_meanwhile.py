@@ -9,12 +9,12 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from executor import Ok
-from executor.errors import ShemError, WorkerDeleted, WorkerNotFound
+from executor.errors import InvocationInterrupted, ShemError, WorkerDeleted, WorkerNotFound
 from executor.worker.revision import Revisions
 from oplog.engine import TABLES
 from oplog.entry import Start
 from tests.support.engines import Hold
-from tests.support.executors import LastingEngine, copy_oplog, deployed, opened, run
+from tests.support.executors import LastingEngine, copy_oplog, deployed, opened, run, until
 from tests.support.programs import Gate, echo
 from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
 
@@ -163,5 +163,71 @@ def test_what_is_called_before_the_store_is_closed_cannot_keep_it_open():
             async with opened(engine, before_close=broken):
                 pass
         assert engine.closed
+
+    run(case)
+
+
+def test_who_waits_for_an_invocation_while_the_executor_is_closed_hears_so_and_it_goes_on():
+    async def case():
+        engine = LastingEngine()
+        gate = Gate("read-remote")
+        heard = []
+
+        async def wait(ask):
+            with pytest.raises(InvocationInterrupted, match="the executor was closed"):
+                await ask()
+            heard.append(ask)
+
+        async with (
+            trio.open_nursery() as nursery,
+            deployed(engine=engine, host=[gate.call]) as shem,
+        ):
+            for ask in (
+                lambda: shem.invoke("relay/w", "relay", ["a"], key="k"),
+                lambda: shem.wait("relay/w", "k"),
+                lambda: shem.invoke("relay/w", "count", key="behind"),
+            ):
+                nursery.start_soon(wait, ask)
+                await gate.entered.wait()
+                await wait_all_tasks_blocked()
+        assert len(heard) == 3
+        async with opened(engine, host=[echo("read-remote")], recover="all") as shem:
+            assert (await shem.wait("relay/w", "k")).value == Ok("a")
+            assert (await shem.wait("relay/w", "behind")).value == 1
+
+    run(case)
+
+
+def test_no_worker_is_begun_with_while_the_executor_is_closed():
+    """A write that is under way is awaited for a while; who is woken then has to wait for the next
+    opening, and so has who is named.
+    """
+
+    async def case():
+        engine = LastingEngine()
+        gate = Gate("write-remote")
+
+        async def meanwhile(shem):
+            workers = shem._workers
+            await until(lambda: workers._closing)
+            workers.take_up("relay/woken")
+            await shem.submit("relay/named", "count", key="k")
+            with pytest.raises(InvocationInterrupted):
+                await shem.wait("relay/named", "k")
+            assert not workers.is_loaded("relay/woken")
+            gate.go.set()
+
+        async with (
+            trio.open_nursery() as nursery,
+            deployed(engine=engine, host=[gate.call]) as shem,
+        ):
+            await shem.submit("relay/woken", "count", key="k", run=False)
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await gate.entered.wait()
+            nursery.start_soon(meanwhile, shem)
+        async with opened(engine, host=[echo()], recover="all") as shem:
+            for worker in ("relay/woken", "relay/named"):
+                assert (await shem.wait(worker, "k")).value == 0
+            assert (await shem.wait("relay/w", "k")).value == Ok("a!")
 
     run(case)
