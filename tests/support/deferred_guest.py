@@ -115,7 +115,7 @@ class Instance:
         self.writer = Writer(WORKER_ID, len(entries), None, lambda writer: None)
         self.listener = Listener()
         self.trace = self.listener.trace
-        recorded = list(enumerate(self.entries, 1))
+        self.recorded_entries = recorded = list(enumerate(self.entries, 1))
 
         def read(first, limit):
             return recorded[first - 1 : first - 1 + limit]
