@@ -8,9 +8,10 @@ from executor.errors import AlreadyExists, PreviousFailed, UsageError
 from executor.executor import Executor
 from executor.wasm.values import Err, Ok
 from guests import recipes
+from oplog.entry import Exited, InvocationFinished
 from tests.support import guests
 from tests.support.commands import Command, Ended, after_cut, deploy, on_shem, on_wasmtime
-from tests.support.executors import LastingEngine, deployed
+from tests.support.executors import LastingEngine, deployed, kinds
 from tests.support.terminals import Terminals
 
 SAID = b"run 1\nargument it\nargument a b\n"
@@ -77,11 +78,14 @@ async def test_a_command_that_returned_runs_again_and_keeps_its_memory():
 
 @trio_test
 async def test_a_worker_that_exited_runs_no_more():
-    async with deployed(guests.command_component(), "command") as shem:
+    engine = LastingEngine()
+    async with deployed(guests.command_component(), "command", engine) as shem:
         accepted = await shem.submit("command/w", "run", args=["exit"])
         done = await shem.wait("command/w", accepted.key)
         assert (done.status, done.exit_code, done.result) == ("completed", 0, {"exit": 0})
-        assert (await shem.worker("command/w")).status == "exited"
+        record = await shem.worker("command/w")
+        assert (record.status, record.loaded) == ("exited", False)
+        assert kinds(engine, "command/w")[-2:] == [Exited, InvocationFinished]
         with pytest.raises(PreviousFailed, match="exited"):
             await shem.invoke("command/w", "run")
 

@@ -354,7 +354,7 @@ def test_a_failure_ends_the_worker_and_what_waits_stays_waiting():
                 ("waits",),
                 None,
             )
-            assert record.last_error == "ValueError: no a"
+            assert (record.last_error, record.loaded) == ("ValueError: no a", False)
             outcome = await shem.wait("relay/w", "fails")
             assert (outcome.status, outcome.error.kind) == ("failed", "guest-error")
             stopped = await shem.crash("relay/w")
