@@ -11,17 +11,7 @@ from trio.testing import trio_test
 from oplog.entry import End, HostStreamFrame, Log, PendingInvocation, Start
 from tests.support.http_guest import STREAMS, TYPES, Client
 from tests.support.http_server import http_server
-from tests.support.python_guest import BEGIN, Instance, world
-
-
-def write(guest, stream, text):
-    out = guest.call(f"wasi:cli/{stream}.get-{stream}")
-    guest.ok("wasi:io/streams.[method]output-stream.blocking-write-and-flush", out, text)
-    guest.drop("wasi:io/streams.output-stream", out)
-
-
-def written(entries, level):
-    return [entry.text for entry in entries if isinstance(entry, Log) and entry.level == level]
+from tests.support.python_guest import BEGIN, Instance, accepting, say, world, written
 
 
 def until(condition):
@@ -42,14 +32,14 @@ def polling(server, otherwise):
         if got is not None:
             otherwise(guest)
             return
-        write(guest, "stdout", b"waiting\n")
-        write(guest, "stderr", b"still\n")
+        say(guest, "stdout", b"waiting\n")
+        say(guest, "stderr", b"still\n")
         last_index = guest.state.session.writer.last_index
         server.release()
         if guest.state.session.live:
             until(lambda: guest.state.session.writer.last_index > last_index)  # it has its answer
         guest.tell(client.answer(future))
-        write(guest, "stdout", b"there\n")
+        say(guest, "stdout", b"there\n")
 
     return program
 
@@ -58,7 +48,7 @@ def polling(server, otherwise):
 async def test_the_same_line_is_recorded_once_wherever_its_guest_is_lost():
     with http_server() as server:
         async with world() as around:
-            program = polling(server, lambda guest: write(guest, "stdout", b"there\n"))
+            program = polling(server, lambda guest: say(guest, "stdout", b"there\n"))
             live = await around.run(program)
             assert written(live.entries, "stdout") == ["waiting\n", "there\n"]
             for kept in range(len(BEGIN), len(live.entries) + 1):
@@ -74,7 +64,7 @@ async def test_the_same_line_is_recorded_once_wherever_its_guest_is_lost():
 async def test_a_line_that_comes_behind_something_else_is_another_line():
     def otherwise(guest):
         guest.call("wasi:random/random.get-random-u64")
-        write(guest, "stdout", b"waiting\n")
+        say(guest, "stdout", b"waiting\n")
 
     with http_server() as server:
         async with world() as around:
@@ -99,7 +89,7 @@ async def test_a_line_before_the_answer_to_a_write_that_its_owner_repeats_is_rec
         client = Client(guest, server.authority)
         future = client.post("/text/there?gate", b"x")
         assert guest.call(f"{TYPES}.[method]future-incoming-response.get", future) is None
-        write(guest, "stdout", b"waiting\n")
+        say(guest, "stdout", b"waiting\n")
         server.release()
         guest.tell(client.answer(future))
 
@@ -125,25 +115,6 @@ def sought(guest, future):
     return guest.call(f"{TYPES}.[method]future-incoming-response.get", future) is not None
 
 
-def accepting(program, seed):
-    """The program, while invocations are accepted at any moment, in replay as well."""
-    chance = random.Random(seed)
-
-    def busy(guest):
-        call = guest.call
-
-        def call_later(path, *arguments):
-            for _ in range(chance.choice([0, 0, 1, 2])):
-                key = f"{seed}-{chance.random()}"
-                guest.state.session.append(PendingInvocation(at=1, key=key, function="f"))
-            return call(path, *arguments)
-
-        guest.call = call_later
-        program(guest)
-
-    return busy
-
-
 def of_the_guest(entries):
     """Where the entries lie that are not from outside, for as many prefixes as differ by them."""
     return [kept for kept, e in enumerate(entries, 1) if not isinstance(e, PendingInvocation)]
@@ -164,14 +135,14 @@ async def test_a_line_is_recorded_once_while_invocations_are_accepted_and_an_ans
             for number, line in enumerate(lines):
                 if number <= ended_at and sought(guest, future):
                     return
-                write(guest, "stdout", line.encode())
-                write(guest, "stderr", line.encode())
+                say(guest, "stdout", line.encode())
+                say(guest, "stderr", line.encode())
                 if number == ended_at:
                     server.release()
                     if guest.state.session.live:
                         until(lambda: not guest.state.session.deferred.in_flight)
             guest.tell(client.answer(future))
-            write(guest, "stdout", b"there\n")
+            say(guest, "stdout", b"there\n")
 
         async with world() as around:
             live = await around.run(accepting(program, seed))
@@ -195,15 +166,15 @@ async def test_a_line_of_a_guest_that_was_lost_does_not_stand_for_one_of_the_gue
             client = Client(guest, server.authority)
             first = client.get("/text/first?gate")
             if not sought(guest, first):
-                write(guest, "stdout", b"tick\n")
+                say(guest, "stdout", b"tick\n")
                 server.release()
                 client.answer(first)
                 return
             guest.call("wasi:random/random.get-random-u64")
-            write(guest, "stdout", b"tick\n")
+            say(guest, "stdout", b"tick\n")
             second = client.get("/text/second?gate")
             assert not sought(guest, second)
-            write(guest, "stdout", b"tick\n")
+            say(guest, "stdout", b"tick\n")
             server.release()
             guest.tell(client.answer(second))
 

@@ -5,11 +5,13 @@ does, on a thread of its own. Session, oplog, store, effects and HTTP client are
 a program can be run over the first entries of an oplog, as after a crash, as often as one likes.
 """
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import trio
 
@@ -34,7 +36,17 @@ from executor.wasm.host_function import PENDING, LeaveGuest, Pending
 from executor.wasm.values import Err, Ok
 from executor.worker.entries import WorkerEntries
 from oplog.codec import encode_value
-from oplog.entry import Create, Entry, Error, InvocationFinished, InvocationStarted, Outcome, Raw
+from oplog.entry import (
+    Create,
+    Entry,
+    Error,
+    InvocationFinished,
+    InvocationStarted,
+    Log,
+    Outcome,
+    PendingInvocation,
+    Raw,
+)
 from oplog.memory_engine import MemoryEngine
 from oplog.reader import Reader
 from oplog.store import Store
@@ -265,3 +277,36 @@ def write(store: Store, recorded: list[Entry] | tuple[Entry, ...]) -> None:
     done = threading.Event()
     writer.commit(lambda _error: done.set())
     assert done.wait(WAIT_S)
+
+
+# -- what programs do, and what is done to them ----------------------------------------------------
+
+
+def say(guest: Guest, stream: str, text: bytes) -> None:
+    """Writes to standard output or error."""
+    out = guest.call(f"wasi:cli/{stream}.get-{stream}")
+    guest.ok("wasi:io/streams.[method]output-stream.blocking-write-and-flush", out, text)
+    guest.drop("wasi:io/streams.output-stream", out)
+
+
+def written(entries: list[Entry], level: str) -> list[str]:
+    return [entry.text for entry in entries if isinstance(entry, Log) and entry.level == level]
+
+
+def accepting(program: Program, seed: int) -> Program:
+    """The program, while invocations are accepted at any moment, in replay as well."""
+    chance = random.Random(seed)
+
+    def busy(guest: Guest) -> None:
+        call = guest.call
+
+        def call_later(path: str, *arguments: object) -> Any:
+            for _ in range(chance.choice([0, 0, 1, 2])):
+                key = f"{seed}-{chance.random()}"
+                guest.state.session.append(PendingInvocation(at=1, key=key, function="f"))
+            return call(path, *arguments)
+
+        with patch.object(guest, "call", call_later):
+            program(guest)
+
+    return busy
