@@ -131,6 +131,16 @@ class LoggingOutput(OutputStream):
         pass
 
 
+@pytest.mark.parametrize("function", [streams.write_zeroes, streams.write_zeroes_and_flush])
+def test_zeroes_are_written_as_many_as_were_asked_for(make_guest, function):
+    state = make_guest().state
+    out = state.handles.add(LoggingOutput())
+    for count in (3, 0, 4096):
+        assert function(state, out, count).value is None
+    assert state.handles.get(out, LoggingOutput).written == [bytes(3), b"", bytes(4096)]
+    state.handles.drop(out)
+
+
 def test_a_splice_from_a_closed_stream_is_closed(guest):
     stdin = guest.call("wasi:cli/stdin.get-stdin")
     out = guest.call("wasi:cli/stdout.get-stdout")
@@ -147,6 +157,8 @@ def test_a_failed_write_hands_out_its_error_once_and_closes_the_stream(make_gues
     assert io.debug_string(state, failure.value.payload) == "the pipe burst"
     assert streams.write(state, out, b"x") == streams.CLOSED
     assert streams.check_write(state, out) == streams.CLOSED
-    assert streams.splice(state, out, state.handles.add(BytesInput(b"a")), 1) == streams.CLOSED
+    left = state.handles.add(BytesInput(b"ab"))
+    assert streams.splice(state, out, left, 1) == streams.CLOSED
+    assert streams.read(state, left, 2).value == b"ab", "nothing of it was taken"
     for number in range(1, 4):
         state.handles.drop(number)
