@@ -11,10 +11,20 @@ from trio.testing import wait_all_tasks_blocked
 from executor import Ok
 from executor.errors import InvocationInterrupted, ShemError, WorkerDeleted, WorkerNotFound
 from executor.worker.revision import Revisions
+from executor.worker.rows import read_worker_id
 from oplog.engine import TABLES
-from oplog.entry import Start
+from oplog.entry import End, Interrupted, Revert, Start
 from tests.support.engines import Hold
-from tests.support.executors import LastingEngine, copy_oplog, deployed, opened, run, until
+from tests.support.executors import (
+    LastingEngine,
+    check_rows,
+    copy_oplog,
+    deployed,
+    kinds,
+    opened,
+    run,
+    until,
+)
 from tests.support.programs import Gate, echo
 from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
 
@@ -229,5 +239,48 @@ def test_no_worker_is_begun_with_while_the_executor_is_closed():
             for worker in ("relay/woken", "relay/named"):
                 assert (await shem.wait(worker, "k")).value == 0
             assert (await shem.wait("relay/w", "k")).value == Ok("a!")
+
+    run(case)
+
+
+@pytest.mark.parametrize("second", ["delete", "revert", "crash", "interrupt"])
+def test_an_instance_that_is_being_left_is_left_before_anything_else_is_done_to_its_worker(second):
+    """It waits for its write, whose end belongs before whatever comes then."""
+
+    async def case():
+        engine = LastingEngine()
+        gate = Gate("write-remote")
+        done = []
+        asks = {
+            "delete": lambda shem: shem.delete("relay/w"),
+            "revert": lambda shem: shem.revert("relay/w", last=1, go_on=False),
+            "crash": lambda shem: shem.crash("relay/w", go_on=False),
+            "interrupt": lambda shem: shem.interrupt("relay/w"),
+        }
+
+        async def ask(shem, what):
+            done.append((what, await asks[what](shem)))
+
+        async with deployed(engine=engine, host=[gate.call]) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await gate.entered.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, shem, "interrupt")
+                await until(lambda: not shem._workers.is_loaded("relay/w"))
+                nursery.start_soon(ask, shem, second)
+                await wait_all_tasks_blocked(0.05)
+                assert done == [], "the write is under way"
+                gate.go.set()
+            assert len(done) == 2
+            if second == "delete":
+                assert rows(engine) == set()
+                return
+            found = kinds(engine, "relay/w")
+            assert found.count(End) == 1
+            assert found.count(Interrupted) == 1
+            assert found.index(End) < found.index(Interrupted)
+            if second == "revert":
+                assert found.index(End) < found.index(Revert)
+            check_rows(engine, read_worker_id(engine, "relay/w"))
 
     run(case)
