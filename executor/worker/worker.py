@@ -9,6 +9,7 @@ hears, which the writer's lock guards.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Final
 
 import msgspec
@@ -62,6 +63,13 @@ from oplog.store import Store, Writer
 
 OUTPUT_COMMIT_S: Final = 0.05
 """A line of output asks for a commit within this time."""
+
+GOES_ON_WHEN: Final = {
+    "disk-full": "there is space",
+    "host-binding": "its host functions can be imported and it is named again",
+}
+"""What a worker that stands still waits for, by the kind of its trouble: then it goes on, and runs
+what was accepted."""
 
 OnOutput = Callable[[str, str, bytes], None]
 """`on_output(worker, level, text)`: committed output, on the trio thread. A message of wasi:logging
@@ -295,6 +303,8 @@ class Worker:
             if self.gone:
                 raise deleted_worker(self.name, " while its caller waited")
             if self.trouble is not None:
+                if self.trouble.kind == "host-binding" and self.unsaved:
+                    await self.commit()  # whether the key was accepted is to be told
                 raise self.trouble_of(key)
             if self.failure_committed and not state.finished_index:
                 refusal = self.previous_failed()
@@ -331,23 +341,25 @@ class Worker:
 
     def trouble_of(self, key: str) -> ShemError:
         """What a caller hears who waits for `key`, or asks for it, while the worker stands still:
-        on a full disk also whether the key was accepted.
+        where it will go on by itself also whether the key was accepted, or he would ask again under
+        another one.
         """
         assert self.trouble is not None
         return self.told(self.trouble, key)
 
     def told(self, trouble: ShemError, key: str) -> ShemError:
         """`trouble` in the words for whoever asked for `key`."""
-        if trouble.kind != "disk-full":
+        if trouble.kind not in GOES_ON_WHEN:
             return trouble
         accepted = read_key_state(self.services.store.engine, self.id, key) is not None
-        return StoreError(
-            f"{trouble.message}: "
-            + (f"accepted as {key}, continues when there is space" if accepted else "not accepted"),
-            kind="disk-full",
-            where=self.name,
-            hint="make space" if accepted else "make space and try again",
-        )
+        then = f"accepted as {key}, continues when {GOES_ON_WHEN[trouble.kind]}"
+        told = copy(trouble)
+        told.message = f"{trouble.message}: {then if accepted else 'not accepted'}"
+        told.args = (told.message,)
+        if trouble.kind == "disk-full":
+            told.where = self.name
+            told.hint = "make space" if accepted else "make space and try again"
+        return told
 
     def outcome(self, state: KeyState) -> Outcome:
         """The recorded outcome of a finished key."""

@@ -6,7 +6,10 @@ import stat
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
+import trio
 
+from executor import Executor
+from executor.errors import HostBindingError
 from guests import recipes
 from tests.support import guests
 from tests.support.terminals import Terminals
@@ -73,6 +76,29 @@ def test_run_says_once_of_each_worker_why_it_stands_still(terminals, tmp_path):
     *reports, error = [line.split(": ") for line in ran.stderr.splitlines()]
     assert sorted(report[1] for report in reports) == ["counter/a", "counter/b"]
     assert (ran.code, error[1]) == (5, "host function cannot be imported")
+
+
+def test_what_was_accepted_for_a_missing_host_function_is_told_and_runs_once_it_is_there(
+    terminals, tmp_path
+):
+    (tmp_path / "counter.wasm").write_bytes(guests.counter_component())
+    (tmp_path / "bank.py").write_text(BANK)
+    assert terminals.shem("deploy", "counter.wasm", "--host", "bank:charge").code == 0
+    (tmp_path / "bank.py").unlink()
+    told = "accepted as k1, continues when its host functions can be imported"
+    for _ in range(2):
+        refused = terminals.shem("invoke", "counter/a", "add", "1", "--key", "k1")
+        assert (refused.code, refused.stderr.count(told)) == (5, 1), refused.stderr
+
+    async def asked_by_the_library():
+        async with Executor.open(terminals.store) as shem:
+            with pytest.raises(HostBindingError, match="accepted as k2, continues when"):
+                await shem.invoke("counter/a", "add", [1], key="k2")
+
+    trio.run(asked_by_the_library)
+    assert terminals.shem("worker", "counter/a", "--json").json["pending"] == ["k1", "k2"]
+    (tmp_path / "bank.py").write_text(BANK)
+    assert terminals.shem("invoke", "counter/a", "add", "1", "--key", "k1").stdout == "1\n"
 
 
 def test_a_worker_is_loaded_where_the_process_that_runs_the_store_has_it(terminals):
