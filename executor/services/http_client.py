@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 import trio
 
-from executor.durable.signal import Signal
 from executor.services.beside import run_beside
 from executor.services.descriptors import descriptors_for_guests
 from executor.services.egress import EgressPolicy
@@ -79,8 +78,8 @@ class HttpClient:
         """Held while a connection is made that others may be able to share."""
         self._apart: set[Origin] = set()
         """Those that are known to speak HTTP/1.1, over which nobody shares a connection."""
-        self._freed = Signal()
-        """Fired when somebody holds less."""
+        self._lines: dict[str, deque[trio.Event]] = {}
+        """Of each worker, the requests that wait until it may hold one more."""
         nursery.start_soon(self._reap)
 
     def start(
@@ -100,13 +99,10 @@ class HttpClient:
         """
         connection: Connection | None = None if fresh else self._shared_to(request, egress)
         if connection is None:
-            await self._wait_for_share(request, worker)
+            connection = await self._held_to(request, egress, worker, fresh=fresh)
+        elif connection not in self._holders:
+            self._holders[connection] = worker
             self.shares.take(worker)
-            try:
-                connection = await self._connection_to(request, egress, fresh=fresh)
-            finally:
-                self._give_back(worker)
-        self._hold(connection, worker)
         exchange: Exchange
         if isinstance(connection, ConnectionTwo):
             exchange = ExchangeTwo(connection)
@@ -128,19 +124,48 @@ class HttpClient:
 
     # -- who holds them -------------------------------------------------------------------------
 
-    async def _wait_for_share(self, request: HttpRequest, worker: str) -> None:
-        """Until the worker may hold one more. Raises: HttpFailure."""
-        with trio.move_on_after(request.timeouts.connect_s):
-            while not self.shares.may_take(worker):
-                await self._freed.wait()
-            return
-        text = f"{request.host}:{request.port}: {self.shares.refusal(worker, 'connections')}"
-        raise failure("connection-limit-reached", text)
+    async def _held_to(
+        self, request: HttpRequest, egress: EgressPolicy, worker: str, *, fresh: bool
+    ) -> Connection:
+        """A connection that is held from here on. Raises: HttpFailure."""
+        await self._take_share(request, worker)
+        held = False
+        try:
+            connection = await self._connection_to(request, egress, fresh=fresh)
+            held = connection not in self._holders
+            if held:
+                self._holders[connection] = worker
+        finally:
+            if not held:
+                self._give_back(worker)
+        return connection
 
-    def _hold(self, connection: Connection, worker: str) -> None:
-        if connection not in self._holders:
-            self._holders[connection] = worker
-            self.shares.take(worker)
+    async def _take_share(self, request: HttpRequest, worker: str) -> None:
+        """The worker holds one more on return; its requests wait in line. Raises: HttpFailure."""
+        turn = trio.Event()
+        self._lines.setdefault(worker, deque()).append(turn)
+        self._serve_lines()
+        taken = False
+        try:
+            with trio.move_on_after(request.timeouts.connect_s):
+                await turn.wait()
+                taken = True
+        finally:
+            if not taken and turn.is_set():
+                self._give_back(worker)
+            elif not taken:
+                self._lines[worker].remove(turn)
+        if not taken:
+            text = f"{request.host}:{request.port}: {self.shares.refusal(worker, 'connections')}"
+            raise failure("connection-limit-reached", text)
+
+    def _serve_lines(self) -> None:
+        for worker, line in list(self._lines.items()):
+            while line and self.shares.may_take(worker):
+                self.shares.take(worker)
+                line.popleft().set()
+            if not line:
+                del self._lines[worker]
 
     def _let_go(self, connection: Connection) -> None:
         worker = self._holders.pop(connection, None)
@@ -149,7 +174,7 @@ class HttpClient:
 
     def _give_back(self, worker: str) -> None:
         self.shares.give_back(worker)
-        self._freed.fire()
+        self._serve_lines()
 
     # -- connections that are there ------------------------------------------------------------
 

@@ -95,6 +95,50 @@ async def test_a_worker_that_asks_without_end_waits_and_others_are_answered():
 
 
 @trio_test
+async def test_many_that_wait_are_served_without_waking_one_another(monkeypatch):
+    looks = []
+    may_take = Shares.may_take
+    monkeypatch.setattr(Shares, "may_take", lambda *of: looks.append(of) or may_take(*of))
+    served = []
+    with http_server() as server:
+        async with running() as client, trio.open_nursery() as nursery:
+            client.shares.most = 2
+
+            async def ask(number):
+                exchange = await client.begin(asking(server, "/text/a"), LOOPBACK, "w")
+                served.append(number)
+                await trio.lowlevel.checkpoint()
+                exchange.close()
+
+            for number in range(200):
+                nursery.start_soon(ask, number)
+            with trio.fail_after(60):
+                await until(lambda: len(served) == 200)
+        assert client.shares.left == client.shares.most
+    assert len(looks) < 200 * 5
+
+
+@trio_test
+async def test_whoever_gives_up_waiting_leaves_its_place_to_the_next():
+    with http_server() as server:
+        async with running() as client:
+            client.shares.most = 2
+            first = await client.begin(asking(server, "/text/a"), LOOPBACK, "w")
+            with trio.move_on_after(0):
+                await client.begin(asking(server, "/text/a"), LOOPBACK, "w")
+            with failing("connection-limit-reached"):
+                hasty = asking(server, "/text/a", timeouts=Timeouts(connect_s=0.05))
+                await client.begin(hasty, LOOPBACK, "w")
+            assert client.shares.left == 1
+            first.close()
+            assert client.shares.left == 2
+            with trio.move_on_after(0):  # its turn has come at once, and it does not take it
+                await client.begin(asking(server, "/text/a"), LOOPBACK, "w")
+            assert client.shares.left == 2
+            assert (await answer(client, asking(server, "/text/a")))[2] == b"a"
+
+
+@trio_test
 async def test_who_waits_for_its_share_for_longer_than_it_may_take_to_connect_hears_why():
     with http_server() as server:
         async with running() as client:
