@@ -80,7 +80,7 @@ def merged(errors: Sequence[TransientError]) -> TransientError:
     Raises: TypeError, ValueError for what says something about itself that makes no sense.
     """
     statuses = {error.status for error in errors}
-    kinds = {error.kind for error in errors}
+    kinds = {str(error.kind or "") for error in errors}
     return TransientError(
         "; ".join(text_of(error) or type(error).__name__ for error in errors),
         status=statuses.pop() if len(statuses) == 1 else None,
