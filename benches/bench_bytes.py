@@ -88,7 +88,7 @@ def throughput() -> Sequence[Figure]:
 async def compare(path: Path) -> Rounds:
     wasm = pump().encode()
     # An executor's interfaces are fixed: the two ends that no public interface has join them here.
-    with patch("executor.executor.INTERFACES", (*INTERFACES, ENDS)):
+    with patch("executor.opened.INTERFACES", (*INTERFACES, ENDS)):
         async with Executor.open(path / "ours") as ours, Executor.open(path / "plain") as plain:
             await ours.deploy(wasm, name="pump")
             with patch("executor.wasm.engine.wrap", lambda *_: None):

@@ -121,7 +121,7 @@ async def alternate(path: Path, measure: Measure) -> dict[str, Rounds]:
     plain = PlainGuest()
     results: dict[str, Rounds] = {}
     # An executor's interfaces are fixed: the two calls that no public interface has join them here.
-    with patch("executor.executor.INTERFACES", (*INTERFACES, CALLS_API)):
+    with patch("executor.opened.INTERFACES", (*INTERFACES, CALLS_API)):
         async with Executor.open(path / "store") as shem:
             await shem.deploy(CALLS, name="calls")
             for export in SIGNATURES:

@@ -5,7 +5,8 @@
         value = await shem.invoke("counter/alice", "add", [5], key="order-1")
 
 One executor runs a store at a time. All methods are for the trio thread that opened it; none
-blocks it. What is durable when a method returns is said at each.
+blocks it. What is durable when a method returns is said at each. Elsewhere they raise UsageError,
+and StoreError once the executor is closed.
 """
 
 import os
@@ -17,17 +18,14 @@ from typing import Final, Literal, Self, Unpack
 import trio
 
 from executor.deployment import DeployOptions, deploy
-from executor.durable.effects import TrioEffects, perform_effect
-from executor.durable.inbox import Bell, Inbox
-from executor.durable.open_effects import WRITES_AWAITED_MAX_S
 from executor.errors import (
     InternalError,
     PreviousFailed,
     StoreError,
     UsageError,
 )
-from executor.host import INTERFACES
-from executor.host.embedder import bound_functions
+from executor.host.embedder import given_functions
+from executor.opened import Opened, current_run, opened
 from executor.records import (
     Accepted,
     ComponentRecord,
@@ -50,27 +48,21 @@ from executor.requests import (
     check_promise,
     check_request,
     resolve_path,
+    store_directory,
 )
-from executor.services.http_client import HttpClient
 from executor.services.promises import PromiseId
-from executor.services.sockets import Sockets
-from executor.wasm.engine import Engine as WasmEngine
-from executor.wasm.lane import Lanes
 from executor.worker import amending
 from executor.worker.commits import store_error
 from executor.worker.file_view import read_file
 from executor.worker.interruption import cancel, interrupt, resume
 from executor.worker.loop import InvocationLoop
-from executor.worker.memory import bearable_bytes, relieve_memory
-from executor.worker.opening import open_store
 from executor.worker.outcomes import unknown_key, value_of
 from executor.worker.reader import FOLLOW_S, PROMISES_PER_PAGE, WORKERS_PER_PAGE, StoreReader
 from executor.worker.rebuild import rebuild_beside
-from executor.worker.revision import Revisions
 from executor.worker.status import REFUSING
 from executor.worker.worker import Worker, WorkerServices
 from executor.worker.workers import Workers
-from executor.world import Running, World, worker_services
+from executor.world import World
 
 END: Final[list[OplogRecord]] = []
 """This very list is no page: there are no more."""
@@ -79,13 +71,25 @@ END: Final[list[OplogRecord]] = []
 class Executor:
     """Made by `Executor.open`."""
 
-    def __init__(self, path: Path, services: WorkerServices) -> None:
+    def __init__(self, path: Path, parts: Opened) -> None:
         self.path = path
-        self._services = services
-        self._reader = StoreReader(services.store.engine)
-        self._workers = Workers(services, self._reader)
+        self._parts = parts
         self._runs_all = 0
         """How many `run` are under way: what is only accepted meanwhile is taken up."""
+
+    # What every operation goes by, and so finds out whether it may be asked for here and now.
+
+    @property
+    def _services(self) -> WorkerServices:
+        return self._parts.asked().services
+
+    @property
+    def _reader(self) -> StoreReader:
+        return self._parts.asked().reader
+
+    @property
+    def _workers(self) -> Workers:
+        return self._parts.asked().workers
 
     @classmethod
     @asynccontextmanager
@@ -103,54 +107,16 @@ class Executor:
         pending work. `host` holds host functions of the embedder, decorated with `@host_function`.
         On leaving, guests are lost: what was accepted continues at the next opening. Remote writes
         under way are awaited for up to five seconds, unless the block ends with an exception.
-        Raises: StoreError, also if another process runs the store.
+        Raises: StoreError, also if another process runs the store; UsageError for a path or a host
+        function that is none, or outside of trio.
         """
-        directory = Path(path)
-        wasm = WasmEngine.open()
-        store = world.get("store") or open_store(directory)
-        engine = store.engine
-        lanes = Lanes(wasm.increment_epoch)
-        inbox = Inbox()
-        bell = Bell()
-        failure: Exception | None = None
-        try:
-            async with inbox.served() as nursery:
-                effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
-                revisions = Revisions(directory, engine, INTERFACES, bound_functions(host))
-                http = HttpClient(nursery)
-                sockets = Sockets(nursery, inbox.post)
-                running = Running(lanes, effects, inbox, http, sockets, nursery)
-                services = worker_services(store, revisions, running, world)
-                shem = cls(directory, services)
-                most_bytes = world.get("memory_bytes_max") or bearable_bytes()
-                nursery.start_soon(relieve_memory, most_bytes, shem._workers.unload_idle)
-                nursery.start_soon(services.wakeups.run)
-                nursery.start_soon(services.stores.blobs.garbage.run)
-                awaited_s = 0.0
-                try:
-                    if recover == "all":
-                        await shem._workers.take_up_all()
-                    yield shem
-                    awaited_s = WRITES_AWAITED_MAX_S
-                except Exception as error:
-                    failure = error  # raised bare, outside of the nursery's group
-                finally:
-                    with trio.CancelScope(shield=True):
-                        await shem._workers.close(writes_awaited_s=awaited_s)
-                    http.close()
-                    nursery.cancel_scope.cancel()
-        finally:
-            with trio.CancelScope(shield=True):
-                try:
-                    if (before_close := world.get("before_close")) is not None:
-                        before_close()
-                finally:
-                    await trio.to_thread.run_sync(store.close)
-                    lanes.close()
-            inbox.close()
-            bell.close()
-        if failure is not None:
-            raise failure
+        current_run()
+        directory = store_directory(path)
+        async with opened(directory, given_functions(host), world) as parts:
+            shem = cls(directory, parts)
+            if recover == "all":
+                await parts.workers.take_up_all()
+            yield shem
 
     # -- components ----------------------------------------------------------------------------
 
@@ -166,11 +132,12 @@ class Executor:
 
         Raises: ComponentRejected, HostBindingError, UsageError, StoreError.
         """
+        services = self._services
         try:
-            return await deploy(self._services, wasm, name, options, progress)
+            return await deploy(services, wasm, name, options, progress)
         finally:
-            if self._services.store.closed_by is not None:
-                self._services.store_lost.set()
+            if services.store.closed_by is not None:
+                services.store_lost.set()
 
     async def components(self) -> tuple[ComponentSummary, ...]:
         return self._reader.components()
@@ -211,8 +178,9 @@ class Executor:
 
     def take_up(self, worker: str) -> None:
         """Runs what was only accepted, if this process runs everything."""
+        workers = self._workers
         if self._runs_all:
-            self._workers.take_up(worker)
+            workers.take_up(worker)
 
     async def wait(self, worker: str, key: str, *, timeout_s: float | None = None) -> Invocation:
         """The outcome of an accepted key, once it is committed; `pending` after the timeout.
@@ -306,8 +274,8 @@ class Executor:
         query matches (`executor.worker.search`), with `follow` also those that are committed from
         now on. Read a page at a time on a worker thread.
 
-        Raises: WorkerNotFound; UsageError for a query that makes no sense; with `follow`
-        WorkerDeleted.
+        Raises: WorkerNotFound, StoreError; UsageError for a query that makes no sense; with
+        `follow` WorkerDeleted.
         """
         pages = self._reader.oplog_pages(worker, first, limit, search=search, follow=follow)
         while (page := await trio.to_thread.run_sync(next, pages, END)) is not END:
@@ -315,6 +283,7 @@ class Executor:
                 yield record
             if page is None:
                 await trio.sleep(FOLLOW_S)
+                self._parts.asked()
 
     async def workers(
         self,

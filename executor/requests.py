@@ -1,7 +1,10 @@
 """What a caller asks for, checked and made canonical before anything is recorded."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,6 +21,9 @@ from oplog.entry import Raw
 KEY_BYTES_MAX: Final = 1_024
 SERVER: Final = ("wasi:http/incoming-handler.", "wasi:http/incoming-handler@")
 """How the paths begin of what a component exports that answers HTTP requests."""
+
+UNORDERED: Final = (str, bytes, Mapping, AbstractSet)
+"""What can be gone through and is no list of arguments."""
 
 
 class WaveArguments(msgspec.Struct, frozen=True):
@@ -42,6 +48,18 @@ def check_type(value: object, wanted: type, where: str) -> None:
         )
 
 
+def store_directory(path: object) -> Path:
+    """Where the store is to be. Raises: UsageError for what names no directory."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text:
+        raise UsageError(
+            f"{path!r} names no directory",
+            where="path",
+            hint='give the directory of the store, as "data"',
+        )
+    return Path(text)
+
+
 def check_request(worker: str, function: str, key: str | None) -> None:
     """Raises: UsageError if one of them is no name at all."""
     check_type(worker, str, "worker")
@@ -61,8 +79,12 @@ def check_key(key: str) -> None:
     check_type(key, str, "key")
     try:
         size = len(key.encode())
-    except UnicodeEncodeError:
-        size = 0
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{key!r} is not Unicode text",
+            where="key",
+            hint="a key is text, in UTF-8; write other bytes as hexadecimal digits",
+        ) from error
     if not 1 <= size <= KEY_BYTES_MAX:
         raise UsageError(
             f"an idempotency key has 1 to {KEY_BYTES_MAX} bytes of UTF-8",
@@ -79,14 +101,14 @@ def canonical_request(path: str, wit: FuncType, arguments: Sequence[object] | Wa
             where=path,
             hint="have the component export a function that takes values, and invoke that one",
         )
-    if isinstance(arguments, str | bytes):
+    if isinstance(arguments, WaveArguments):
+        values = parse_arguments(wit, arguments.texts, path)
+    elif isinstance(arguments, UNORDERED) or not isinstance(arguments, Iterable):
         raise BadArguments(
             f"the arguments are one {type(arguments).__name__}",
             where=path,
-            hint="give a list with a value for each parameter",
+            hint="give a list with a value for each parameter, [] for none",
         )
-    if isinstance(arguments, WaveArguments):
-        values = parse_arguments(wit, arguments.texts, path)
     else:
         values = canonical_arguments(wit, arguments, path)
     raw = encode_arguments(wit, values)

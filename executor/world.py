@@ -41,7 +41,7 @@ class World(TypedDict, total=False):
     """What an executor runs in; what is left out is the real one."""
 
     store: Store | None
-    """An open store, owned by the executor from then on."""
+    """An open store, owned by the executor once path and host functions were found right."""
     sources: Sources | None
     """Clocks, randomness and sleep."""
     perform: Perform | None

@@ -162,12 +162,12 @@ CATCHES_EVERYTHING = (
 # an outcome here.
 CATCHES_EXCEPTION = (
     *CATCHES_EVERYTHING,
-    "executor.executor",
     "executor.cli.app",
     "executor.durable.call",
     "executor.durable.deferred",
     "executor.durable.effects",
     "executor.durable.session",
+    "executor.opened",
     "executor.server.application",
     "executor.server.serving",
     "executor.services.beside",

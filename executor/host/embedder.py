@@ -156,11 +156,35 @@ def bound_functions(value: object) -> list[EmbedderFunction]:
     if isinstance(value, ModuleType):
         members = [vars(value)[name] for name in sorted(vars(value)) if not name.startswith("__")]
         return [found for found in map(binding_of, members) if found is not None]
+    return [found for item in held(value) or () for found in bound_functions(item)]
+
+
+def given_functions(value: object) -> list[EmbedderFunction]:
+    """As `bound_functions`, of what the embedder gives himself.
+
+    Raises: UsageError, also where only a part of it is no host function.
+    """
+    members = held(value)
+    if members is not None:
+        return [found for item in members for found in given_functions(item)]
+    found = bound_functions(value)
+    if not found:
+        raise UsageError(
+            f"{value!r:.100} is no host function and holds none",
+            where="host",
+            hint="give functions decorated with @host_function(interface, signature, type=...);"
+            " names as MODULE:ATTR are for `deploy`",
+        )
+    return found
+
+
+def held(value: object) -> Iterable[object] | None:
+    """What a collection holds; None for all else."""
     if isinstance(value, dict):
-        return [found for item in value.values() for found in bound_functions(item)]
+        return value.values()
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return [found for item in value for found in bound_functions(item)]
-    return []
+        return value if binding_of(value) is None else None
+    return None
 
 
 def binding_of(value: object) -> EmbedderFunction | None:

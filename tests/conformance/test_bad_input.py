@@ -164,7 +164,7 @@ def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, kind, says)
         (("adder/w", "add", "1", "--key", ""), "usage", "key has 1 to 1024 bytes"),
         (("adder/w", "add", "1", "--key", "k" * 4_096), "usage", "key has 1 to 1024 bytes"),
         (("adder/w", "add", "1", "--key", "é" * 513), "usage", "key has 1 to 1024 bytes"),
-        (("adder/w", "add", "1", "--key", "\udcff"), "usage", "bytes of UTF-8"),
+        (("adder/w", "add", "1", "--key", "\udcff"), "usage", "is not Unicode text"),
         (("adder/w", "add", "2", "--key", "k1"), "key-conflict", "with other arguments"),
         (("adder/w", "get", "--key", "k1"), "key-conflict", "not for demo:adder/api.{get}"),
         (("adder/w", "add", "1", "--env", "A=1"), "exists", "with another environment"),

@@ -9,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from executor import Ok, Transient, host_function
-from executor import executor as executor_module
+from executor import opened as opened_module
 from executor.durable import retrying
 from executor.errors import GuestTrap, PreviousFailed, ShemError, StoreError
 from executor.wasm.lane import Lanes
@@ -431,7 +431,7 @@ def test_remote_writes_are_answered_beside_a_guest_that_computes_on_the_same_lan
         assert asked == [1, 2, 3]
         assert took_s < SOON_S
 
-    with patch.object(executor_module, "Lanes", lambda increment: Lanes(increment, 1)):
+    with patch.object(opened_module, "Lanes", lambda increment: Lanes(increment, 1)):
         run_apart(case)
 
 

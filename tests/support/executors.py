@@ -16,7 +16,7 @@ import trio
 from msgspec.structs import replace
 
 from executor import Executor
-from executor import executor as executor_module
+from executor import opened as opened_module
 from executor.host import INTERFACES
 from executor.replay.regions import Regions
 from executor.wasm.host_function import PENDING, HostFunction, HostInterface
@@ -91,7 +91,7 @@ class FullEngine(LastingEngine):
 async def opened(engine: Engine, *, host: Any = (), **options: Any) -> AsyncIterator[Executor]:
     """Compiled components are kept with the built guests, for all tests and runs."""
     interfaces = (*INTERFACES, programs.mirror())
-    with patch.object(executor_module, "INTERFACES", interfaces):
+    with patch.object(opened_module, "INTERFACES", interfaces):
         async with Executor.open(COMPILED, host=host, store=Store(engine), **options) as shem:
             yield shem
 

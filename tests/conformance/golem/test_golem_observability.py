@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 from trio.testing import trio_test
 
-from executor import executor as executor_module
+from executor import opened as opened_module
 from executor.durable.definition import Local
 from executor.executor import Executor
 from executor.host import INTERFACES
@@ -104,7 +104,7 @@ async def telling(path: Path) -> AsyncIterator[tuple[Executor, list[Told]]]:
         told.append(Told(json.loads(request.body), request.headers["traceparent"]))
         return 200, b"ok", {}
 
-    offered = patch.object(executor_module, "INTERFACES", (*INTERFACES, NO_CALLS))
+    offered = patch.object(opened_module, "INTERFACES", (*INTERFACES, NO_CALLS))
     with http_server(answer) as http, offered:
         async with Executor.open(path) as shem:
             await shem.deploy(

@@ -1,0 +1,124 @@
+"""What an executor consists of from its opening to its closing, and who may use it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Self
+
+import trio
+
+from executor.durable.effects import TrioEffects, perform_effect
+from executor.durable.inbox import Bell, Inbox
+from executor.durable.open_effects import WRITES_AWAITED_MAX_S
+from executor.errors import StoreError, UsageError
+from executor.host import INTERFACES
+from executor.host.embedder import EmbedderFunction
+from executor.services.http_client import HttpClient
+from executor.services.sockets import Sockets
+from executor.wasm.engine import Engine as WasmEngine
+from executor.wasm.lane import Lanes
+from executor.worker.memory import bearable_bytes, relieve_memory
+from executor.worker.opening import open_store
+from executor.worker.reader import StoreReader
+from executor.worker.revision import Revisions
+from executor.worker.worker import WorkerServices
+from executor.worker.workers import Workers
+from executor.world import Running, World, worker_services
+
+
+class Opened:
+    """Made by `opened`, for the run of trio that it is made in."""
+
+    def __init__(self, path: Path, services: WorkerServices) -> None:
+        self.services = services
+        self.reader = StoreReader(services.store.engine)
+        self.workers = Workers(services, self.reader)
+        self.closed = False
+        self._path = path
+        self._run = current_run()
+
+    def asked(self) -> Self:
+        """Itself, for an operation that somebody asks for.
+
+        Raises: UsageError unless the caller is in the run of trio that opened it; StoreError once
+        it is closed.
+        """
+        if current_run() is not self._run:
+            raise UsageError(
+                "an executor is used in another run of trio than the one that opened it",
+                where=str(self._path),
+                hint="from another thread call it by `trio.from_thread.run(…, trio_token=…)`",
+            )
+        if self.closed:
+            raise StoreError(
+                "the executor is closed",
+                where=str(self._path),
+                hint="use it in the block of `Executor.open`, or open the store again",
+            )
+        return self
+
+
+def current_run() -> trio.lowlevel.TrioToken:
+    """The run of trio that the caller is in. Raises: UsageError if it is in none."""
+    try:
+        return trio.lowlevel.current_trio_token()
+    except RuntimeError as error:
+        raise UsageError(
+            "an executor is used outside of trio",
+            where="Executor",
+            hint="run what uses it by `trio.run`; asyncio does not run it",
+        ) from error
+
+
+@asynccontextmanager
+async def opened(
+    directory: Path, host: Sequence[EmbedderFunction], world: World
+) -> AsyncIterator[Opened]:
+    """Opens or creates the store and runs what an executor has, until the block ends: see
+    `Executor.open`. Raises: StoreError.
+    """
+    wasm = WasmEngine.open()
+    store = world.get("store") or open_store(directory)
+    lanes = Lanes(wasm.increment_epoch)
+    inbox = Inbox()
+    bell = Bell()
+    failure: Exception | None = None
+    parts: Opened | None = None
+    try:
+        async with inbox.served() as nursery:
+            effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
+            revisions = Revisions(directory, store.engine, INTERFACES, host)
+            http = HttpClient(nursery)
+            sockets = Sockets(nursery, inbox.post)
+            running = Running(lanes, effects, inbox, http, sockets, nursery)
+            services = worker_services(store, revisions, running, world)
+            parts = Opened(directory, services)
+            most_bytes = world.get("memory_bytes_max") or bearable_bytes()
+            nursery.start_soon(relieve_memory, most_bytes, parts.workers.unload_idle)
+            nursery.start_soon(services.wakeups.run)
+            nursery.start_soon(services.stores.blobs.garbage.run)
+            awaited_s = 0.0
+            try:
+                yield parts
+                awaited_s = WRITES_AWAITED_MAX_S
+            except Exception as error:
+                failure = error  # raised bare, outside of the nursery's group
+            finally:
+                with trio.CancelScope(shield=True):
+                    await parts.workers.close(writes_awaited_s=awaited_s)
+                http.close()
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            if parts is not None:
+                parts.closed = True
+            try:
+                if (before_close := world.get("before_close")) is not None:
+                    before_close()
+            finally:
+                await trio.to_thread.run_sync(store.close)
+                lanes.close()
+        inbox.close()
+        bell.close()
+    if failure is not None:
+        raise failure
