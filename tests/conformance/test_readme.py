@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,7 @@ from tests.support import guests
 from tests.support.children import ROOT
 
 TIMEOUT_S = 120
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 BLOCK = re.compile(r"(?:^    .*\n(?:^\n(?=    ))*)+", re.MULTILINE)
 GUESTS = {
     "printer": guests.printer_component,
