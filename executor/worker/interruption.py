@@ -58,8 +58,10 @@ async def resume(loop: InvocationLoop, *, until_ended: bool) -> Done:
             current = worker.status.current
             key = current.key if current is not None else worker.next_key()
     if done:
-        await worker.commit()
-        loop.start()
+        try:
+            await worker.commit()
+        finally:  # whoever asked may not wait for it: it is resumed
+            loop.start()
         if until_ended and key is not None:
             with suppress(InvocationInterrupted):
                 await wait_or_suspended(loop, key)

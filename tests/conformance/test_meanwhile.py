@@ -24,6 +24,7 @@ from tests.support.executors import (
     opened,
     run,
     until,
+    until_state,
 )
 from tests.support.programs import Gate, echo
 from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
@@ -137,6 +138,28 @@ def test_who_takes_everything_up_passes_over_a_worker_that_is_being_deleted():
                 engine.on_write = lambda _: None
                 hold.go.set()
             assert reports == []
+
+    run(case)
+
+
+def test_who_resumes_a_worker_and_does_not_wait_has_resumed_it():
+    async def case():
+        engine = LastingEngine()
+        gate = Gate("read-remote")
+        async with deployed(engine=engine, host=[gate.call]) as shem:
+            await shem.submit("relay/w", "relay", ["a"], key="k")
+            await gate.entered.wait()
+            assert (await shem.interrupt("relay/w")).done
+            gate.go.set()
+            hold = Hold()
+            engine.on_write = hold
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(shem.resume, "relay/w")
+                await trio.to_thread.run_sync(hold.entered.wait, 60)
+                nursery.cancel_scope.cancel()
+            engine.on_write = lambda _: None
+            hold.go.set()
+            await until_state(engine, "relay/w", "idle")
 
     run(case)
 

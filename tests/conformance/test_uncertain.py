@@ -10,7 +10,7 @@ from executor import WaveArguments
 from executor.errors import BadArguments, GuestError, PreviousFailed, Uncertain, UsageError
 from executor.worker.rows import read_worker_id
 from oplog.entry import Decision, End, Interrupted, InvocationFinished, Jump, Start
-from tests.support.engines import HeldStart
+from tests.support.engines import HeldStart, Hold
 from tests.support.executors import (
     LastingEngine,
     check_rows,
@@ -19,6 +19,7 @@ from tests.support.executors import (
     opened,
     run,
     until,
+    until_state,
     worker_entries,
 )
 from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules, taken_up
@@ -108,6 +109,27 @@ def test_repeat_performs_it_once_more_under_the_same_start_and_key():
         assert choices(engine) == ["asked", "repeat", "begun"]
         assert End in kinds(engine, WORKER)
         check_rows(engine, read_worker_id(engine, WORKER))
+
+    run(case)
+
+
+def test_a_word_whose_owner_does_not_wait_for_it_is_said_all_the_same():
+    async def case():
+        engine, start = await interrupted("m0 w1 w2")
+        peer = RulesPeer()
+        async with opened(engine, host=peer.functions(), recover="all") as shem:
+            await asked(shem, start)
+            hold = Hold()
+            engine.on_write = hold
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(shem.resolve, WORKER, start, "repeat")
+                await trio.to_thread.run_sync(hold.entered.wait, 30)
+                nursery.cancel_scope.cancel()
+            engine.on_write = lambda _: None
+            hold.go.set()
+            await until_state(engine, WORKER, "idle")
+        assert peer.writes == [1, 2]
+        assert choices(engine) == ["asked", "repeat", "begun"]
 
     run(case)
 
