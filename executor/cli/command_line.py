@@ -8,9 +8,10 @@ one ends in order the command goes on by itself, here or with the next one.
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, closing, redirect_stdout
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Unpack
 
@@ -18,7 +19,7 @@ import click
 import trio
 
 from executor.cli.collector import settle_collector
-from executor.cli.output import leaf_error
+from executor.cli.output import leaf_error, write_report
 from executor.cli.signals import ended_by_signals
 from executor.errors import StoreError
 from executor.path_text import system_path
@@ -84,7 +85,8 @@ class CommandLine:
 
         `use` begins again when the process that was asked has ended: it must stand that.
         Without `create` a store must be there: only a deployment makes a new one. Errors of `use`
-        arrive bare, not in the exception groups of the executor's own tasks.
+        arrive bare, not in the exception groups of the executor's own tasks. Stdout is for the
+        result: what host functions print meanwhile, or their modules, goes to stderr.
         """
         if not create:
             self.require_store()
@@ -94,14 +96,17 @@ class CommandLine:
         async def opened() -> Answer:
             async with (
                 ended_by_signals(),
-                self._open_executor(self.store, recover=recover, **world) as executor,
+                self._open_executor(
+                    self.store, recover=recover, on_silence=write_report, **world
+                ) as executor,
             ):
                 return await use(executor)
 
         unreached_since: float | None = None
         while True:
             try:
-                return trio.run(opened, restrict_keyboard_interrupt_to_checkpoints=True)
+                with redirect_stdout(sys.stderr):
+                    return trio.run(opened, restrict_keyboard_interrupt_to_checkpoints=True)
             except HandedOver:
                 unreached_since = None
             except NotServed as error:

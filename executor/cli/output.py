@@ -91,6 +91,11 @@ def write_note(line: str) -> None:
     write_remark(printable(line))
 
 
+def write_report(text: str) -> None:
+    """What is no answer to the command: a worker or a process that stands still, and why."""
+    write_note(f"shem: {one_line(text)}")
+
+
 def wait_while_read(duration_s: float) -> None:
     """Blocks. Raises: BrokenPipeError as soon as whoever read stdout is gone."""
     watched = select.poll()

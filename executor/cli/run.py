@@ -4,7 +4,7 @@ import click
 
 from executor.cli.command_line import CommandLine, command_options
 from executor.cli.guest_output import write_guest_output
-from executor.cli.output import EXIT_DONE, one_line, write_json, write_note
+from executor.cli.output import EXIT_DONE, write_json, write_report
 from executor.server.client import AskedExecutor
 from executor.server.operations import Operations
 from executor.worker.standing import standing_workers
@@ -56,8 +56,3 @@ class WholeRun:
             else "shows what is run there, and takes over when that one ends"
         )
         write_report(f"{owner}: this one {what}")
-
-
-def write_report(text: str) -> None:
-    """What no caller hears, since none waits: a worker that stands still, and why."""
-    write_note(f"shem: {one_line(text)}")

@@ -33,13 +33,16 @@ from executor.requests import WaveArguments
 from executor.server import wire
 from executor.server.audience import Output
 from executor.server.door import was_killed
-from executor.server.exchange import ConnectionLost, Exchange
+from executor.server.exchange import ConnectionLost, Exchange, Line
 from executor.server.operations import Choice
 from executor.server.shapes import Json
 from executor.world import World, ignore_output
 
 LOADED_WITHIN_S: Final = 2.0
 """A process that does not say by then whether a worker is loaded is not asked further."""
+SILENT_S: Final = 3.0
+"""After so long without a word it is asked whether the process answers at all."""
+ANSWERED_WITHIN_S: Final = 5.0
 
 
 class NotServed(Exception):
@@ -65,9 +68,13 @@ class ProcessKilled(StoreError):
 class AskedExecutor:
     """Made by `ask`."""
 
-    def __init__(self, path: Path, world: World, busy: Busy) -> None:
+    def __init__(
+        self, path: Path, world: World, busy: Busy, on_silence: Callable[[str], None]
+    ) -> None:
         self._path = path
         self._busy = busy
+        self._on_silence: Callable[[str], None] | None = on_silence
+        """None once it was told."""
         self._on_output = world.get("on_output") or ignore_output
         self._report = world.get("report") or ignore_text
         self._waiting: dict[tuple[str, str], Exchange] = {}
@@ -285,13 +292,27 @@ class AskedExecutor:
         """Tells what comes until it is what is wanted. Raises: the error that comes instead."""
         while True:
             try:
-                kind, value = await exchange.next_line()
+                kind, value = await self._line(exchange)
             except ConnectionLost as error:
                 raise self._lost() from error
             if kind == wanted:
                 answer: Json = value
                 return answer
             self._tell(kind, value, progress)
+
+    async def _line(self, exchange: Exchange) -> Line:
+        """The next line. Nothing may be to tell for days: now and then, ever less often, another
+        question shows whether the process answers at all. Raises: ConnectionLost.
+        """
+        silent_s = SILENT_S
+        while self._on_silence is not None:
+            with trio.move_on_after(silent_s):
+                return await exchange.next_line()
+            if not await answers(self._path):
+                self._on_silence(f"{self._busy.message} and does not answer: waiting for it")
+                self._on_silence = None
+            silent_s *= 2
+        return await exchange.next_line()
 
     def _tell(self, kind: str, value: Any, progress: Callable[[str], None]) -> None:
         match kind:
@@ -319,12 +340,15 @@ class AskedExecutor:
 
 
 @asynccontextmanager
-async def ask(path: Path, world: World, busy: Busy) -> AsyncIterator[AskedExecutor]:
-    """The executor of the process that runs the store at `path`, which `busy` names.
+async def ask(
+    path: Path, world: World, busy: Busy, on_silence: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[AskedExecutor]:
+    """The executor of the process that runs the store at `path`, which `busy` names. `on_silence`
+    is told once if that one does not answer.
 
     Its methods raise NotServed if nobody listens there, HandedOver if it ends in order.
     """
-    asked = AskedExecutor(path, world, busy)
+    asked = AskedExecutor(path, world, busy, on_silence)
     try:
         yield asked
     finally:
@@ -343,6 +367,20 @@ async def is_loaded(path: Path, worker: str) -> bool:
         finally:
             await exchange.close()
     return False
+
+
+async def answers(path: Path) -> bool:
+    """Whether the process that serves the store at `path` answers anything in time, or has ended,
+    which whoever waits for it hears.
+    """
+    with trio.move_on_after(ANSWERED_WITHIN_S) as patience, suppress(OSError, ConnectionLost):
+        exchange = await Exchange.connect(path)
+        try:
+            await exchange.send("worker", wire.encoded(wire.WorkerRequest(worker="")))
+            await exchange.next_line()
+        finally:
+            await exchange.close()
+    return not patience.cancelled_caught
 
 
 def invocation_of(answer: object) -> Invocation:

@@ -25,4 +25,4 @@ def test_without_a_crash_point_nothing_is_wrapped(shem, store: FakeStore):
     store.outcomes["k"] = KeyboardInterrupt()
     shem("invoke", "a/b", "f", "--key", "k")
     [(_, world)] = store.opened
-    assert set(world) == {"recover", "on_output"}
+    assert set(world) == {"recover", "on_output", "on_silence"}

@@ -15,7 +15,7 @@ class Asked(AskedExecutor):
     """Another process that ends in order while it is asked to run everything."""
 
     def __init__(self, path, owner):
-        super().__init__(path, {}, Busy(owner))
+        super().__init__(path, {}, Busy(owner), print)
         self.owner = owner
 
     async def run(self, *, until_idle=False, begun):

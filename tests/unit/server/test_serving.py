@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
+import trio.testing
 
 from executor.errors import (
     Busy,
@@ -18,13 +19,17 @@ from executor.errors import (
 )
 from executor.records import InitialFile
 from executor.requests import WaveArguments
-from executor.server.client import HandedOver, NotServed, ask
+from executor.server.client import HandedOver, NotServed, answers, ask
 from executor.server.door import SOCKET_NAME, Door, short_path
 from executor.server.exchange import ConnectionLost, Exchange
 from executor.server.serving import open_served
 from tests.support import guests
 
 BUSY = Busy("the store is in use")
+
+
+class Interrupted(Exception):
+    """Ends a waiting that has no end."""
 
 
 def run(case, *arguments):
@@ -260,6 +265,60 @@ def test_who_runs_everything_is_handed_over_to_however_the_process_ended(
                 await begun.wait()
                 end(door)
         assert owners == (["the store is in use"] if told else [])
+
+    run(case)
+
+
+def test_a_process_that_does_not_answer_is_told_of_once_and_waited_for(tmp_path, monkeypatch):
+    """The system takes the connections of one that is stopped."""
+    monkeypatch.setattr("executor.server.client.SILENT_S", 0.01)
+    monkeypatch.setattr("executor.server.client.ANSWERED_WITHIN_S", 0.01)
+
+    async def case():
+        door = Door.open(tmp_path)
+        told, silent, ended = [], trio.Event(), []
+
+        def on_silence(text):
+            told.append(text)
+            silent.set()
+
+        async def wait(asked, key):
+            with pytest.raises(HandedOver):
+                await asked.wait("adder/w", key)
+            ended.append(key)
+
+        async with ask(tmp_path, {}, BUSY, on_silence) as asked, trio.open_nursery() as nursery:
+            nursery.start_soon(wait, asked, "a")
+            await silent.wait()
+            nursery.start_soon(wait, asked, "b")
+            await trio.testing.wait_all_tasks_blocked()
+            assert ended == []
+            door.remove()
+            door.close()
+        assert told == ["the store is in use and does not answer: waiting for it"]
+        assert sorted(ended) == ["a", "b"]
+
+    run(case)
+
+
+def test_a_process_that_has_nothing_to_tell_yet_answers_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("executor.server.client.SILENT_S", 0.01)
+    asked_for = []
+
+    async def counted(path):
+        found = await answers(path)
+        asked_for.append(found)
+        if len(asked_for) == 3:
+            raise Interrupted
+        return found
+
+    monkeypatch.setattr("executor.server.client.answers", counted)
+
+    async def case():
+        async with open_served(tmp_path), ask(tmp_path, {}, BUSY, pytest.fail) as asked:
+            with pytest.raises(Interrupted):
+                await asked.run()
+        assert asked_for == [True, True, True]
 
     run(case)
 
