@@ -70,7 +70,7 @@ from oplog.gate import Gate
 from oplog.keys import check_worker_id, entry_key
 from oplog.lock import StoreLock
 from oplog.payload import digest_of
-from oplog.room import NO_ROOM, has_room, is_cut_short, is_full
+from oplog.room import MORE_FILES, NO_ROOM, has_room, is_cut_short, is_full, is_out_of_files
 from oplog.whole import DAMAGED, RESTORE, make_whole, require_header, require_whole
 
 FORMAT: Final = 1
@@ -460,5 +460,7 @@ def _opening_error(path: Path, error: lmdb.Error | OSError) -> OplogError:
     return OplogError(
         f"the store cannot be opened: {error}",
         where=str(path),
-        hint="its directory must be readable and writable, and 1 TiB of address space free",
+        hint=MORE_FILES
+        if is_out_of_files(code)
+        else "its directory must be readable and writable, and 1 TiB of address space free",
     )

@@ -13,6 +13,7 @@ from typing import Final
 from oplog.errors import OplogError, OplogFullError
 
 NO_ROOM: Final = "no room on the disk of the store"
+MORE_FILES: Final = "have more files open at a time (`ulimit -n`)"
 _FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SPARE_BYTES: Final = 1 << 20
 """What a transaction writes beside its content: copied branches, the list of free pages."""
@@ -28,10 +29,19 @@ def is_cut_short(code: int | None) -> bool:
     return code == errno.EIO
 
 
+def is_out_of_files(code: int | None) -> bool:
+    """Whether an error number says that the process, or the machine, has too many files open."""
+    return code in {errno.EMFILE, errno.ENFILE}
+
+
 def refusal(what: str, error: OSError, path: Path, hint: str) -> OplogError:
-    """What a failure of the system at a store means: `what`, unless the disk is full."""
+    """What a failure of the system at a store means: `what`, unless the disk is full. The hint is
+    for what is not plain by its error.
+    """
     if is_full(error.errno):
         return OplogFullError(NO_ROOM, where=str(path))
+    if is_out_of_files(error.errno):
+        hint = MORE_FILES
     return OplogError(f"{what}: {error.strerror}", where=str(path), hint=hint)
 
 

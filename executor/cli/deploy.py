@@ -83,7 +83,7 @@ def deployment_options(command: Command) -> Command:
                      help="What they may reach, else nothing:"
                      " example.com:443, '*.example.com', '*', 10.0.0.0/8."),
         click.option("--config", metavar="K=V", type=pair, multiple=True,
-                     help="What they read by wasi:config."),
+                     help="What they read by wasi:config; the last one of a name counts."),
         click.option("--limit", "limits", metavar="NAME=SIZE", type=limit, multiple=True,
                      help="A limit of its workers:"
                      " memory=64MiB, tables=N, files=1MiB, file-count=N."),
@@ -92,7 +92,7 @@ def deployment_options(command: Command) -> Command:
         click.option("--file", "files", metavar="SRC:DST[:ro|rw]", type=initial_file,
                      multiple=True, help="A file that its workers start with."),
         click.option("--env", metavar="K=V", type=pair, multiple=True,
-                     help="Environment of its workers."),
+                     help="Environment of its workers; the last one of a name counts."),
         click.option("--name", metavar="N",
                      help="The component's name [default: the file's stem]."),
     ):  # fmt: skip

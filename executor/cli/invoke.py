@@ -55,7 +55,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("function", metavar="FUNCTION", shell_complete=names(functions))
 @click.argument("arguments", metavar="[ARG]...", nargs=-1)
 @click.option("--key", metavar="K", help="Idempotency key [default: a new one].")
-@click.option("--env", metavar="K=V", type=pair, multiple=True, help="Environment of a new worker.")
+@click.option(
+    "--env",
+    metavar="K=V",
+    type=pair,
+    multiple=True,
+    help="Environment of a new worker; the last one of a name counts.",
+)
 @click.option(
     "--arg",
     "args",

@@ -224,9 +224,11 @@ def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
     check_binding(name)
     module_name, _, attribute = name.partition(":")
     where = f"{name} in {directory or Path.cwd()}"
+    hint = "make the module importable from that directory, or deploy again from another"
     try:
         with importable(directory):
             value: object = import_from(module_name)
+            hint = f"name what is in the module {module_name}, or put it there"
             for part in attribute.split(".") if attribute else ():
                 value = getattr(value, part)
             found = bound_functions(value)
@@ -236,7 +238,7 @@ def find_binding(name: str, directory: str) -> list[EmbedderFunction]:
         raise HostBindingError(
             f"host function cannot be imported: {error_text(error)}",
             where=where,
-            hint="make the module importable from that directory, or deploy again from another",
+            hint=hint,
         ) from error
     if not found:
         raise UsageError(

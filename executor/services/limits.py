@@ -47,7 +47,7 @@ def recorded_limits(asked: Mapping[str, int]) -> dict[str, int]:
             )
         if not 0 <= size <= LIMIT_MAX:
             raise UsageError(
-                f"{size} cannot be a limit",
+                f"a limit of {size} is too {'large' if size > 0 else 'small'}",
                 where=f"limit {name}",
                 hint=f"give a number from 0 to {LIMIT_MAX}",
             )

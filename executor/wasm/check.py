@@ -139,7 +139,7 @@ def fill_arguments(type_: FuncType, given: list[Any], absent: Any, where: str) -
     raise BadArguments(
         f"takes {count}, {len(given)} given ({problem})",
         where=where,
-        hint=format_function(where, type_),
+        hint=f"it is a {format_function('', type_)}",
         expected=count,
     )
 

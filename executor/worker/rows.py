@@ -278,7 +278,8 @@ def unknown_worker(engine: Engine, name: str) -> WorkerNotFound:
     component, slash, own = name.partition("/")
     hint = "see `shem workers`"
     if slash and find_component(engine, component) is None:
-        hint = near_names(component, [row.component for row in read_components(engine)]) or hint
+        if near := near_names(component, [row.component for row in read_components(engine)]):
+            hint = f"there is no component {component!r} either: {near}"
     elif slash:
         for prefix in (f"{component}/{own[:1]}", f"{component}/"):
             rows = engine.read_rows("worker_names", sortable_name(prefix), limit=LOOKED_AT_MAX)

@@ -103,8 +103,8 @@ def refused(shem, arguments, *, kind, says, path=None):
             "the component wants func() -> string, the host has func() -> u64",
         ),
         (("relay.wat",), "component-rejected", "demo:relay/peer"),
-        (("relay.wat", "--host", "nothing:call"), "host-binding", "cannot be imported"),
-        (("relay.wat", "--host", "hosts:HOST"), "host-binding", "cannot be imported"),
+        (("relay.wat", "--host", "nothing:call"), "host-binding", "make the module importable"),
+        (("relay.wat", "--host", "hosts:HOST"), "host-binding", "name what is in the module hosts"),
         (("relay.wat", "--host", ""), "usage", "'' is not MODULE:ATTR: --host: name a module"),
         (("relay.wat", "--host", ":call"), "usage", "':call' is not MODULE:ATTR"),
         (("relay.wat", "--host", "hosts:"), "usage", "'hosts:' is not MODULE:ATTR"),
@@ -124,6 +124,7 @@ def refused(shem, arguments, *, kind, says, path=None):
         (("",), "usage", "'': Is a directory"),
         (("relay.wat", "--host", "os:path"), "usage", "os:path holds no host function"),
         (("adder.wat", "--limit", "memory=1"), "usage", "less than one page"),
+        (("adder.wat", "--limit", "memory=99999999999TiB"), "usage", "is too large: limit memory"),
         (("adder.wat", "--limit", "speed=1"), "usage", "there is no limit 'speed'"),
         (("adder.wat", "--env", "A=\udcff"), "usage", "not Unicode text"),
         (("adder.wat", "--retry", "max-attempts=0"), "usage", "max-attempts is from 1"),
@@ -138,7 +139,11 @@ def test_what_cannot_be_deployed_says_why(shem, tmp_path, arguments, kind, says)
 @pytest.mark.parametrize(
     ("arguments", "kind", "says"),
     [
-        (("adder/w", "add"), "bad-arguments", "takes 1 argument, 0 given (missing: n)"),
+        (
+            ("adder/w", "add"),
+            "bad-arguments",
+            "takes 1 argument, 0 given (missing: n): demo:adder/api.{add}: it is a func(n: u32)",
+        ),
         (("adder/w", "add", "1", "2"), "bad-arguments", "2 given (1 too many)"),
         (("adder/w", "add", '"x"'), "bad-arguments", 'column 1: expected u32, found "x"'),
         (("adder/w", "add", "-1"), "bad-arguments", "expected u32 (0 to 4294967295)"),
@@ -182,7 +187,7 @@ def test_what_cannot_be_invoked_says_why(shem, tmp_path, arguments, kind, says):
     ("arguments", "kind", "says"),
     [
         (("worker", "adder/x"), "unknown-worker", "no worker 'adder/x': store: did you mean a"),
-        (("worker", "addr/w"), "unknown-worker", "did you mean adder?"),
+        (("worker", "addr/w"), "unknown-worker", "no component 'addr' either: did you mean adder?"),
         (("oplog", "other/w"), "unknown-worker", "see `shem workers`"),
         (("oplog", "adder/w", "--search", 'a "b'), "usage", "not closed: search, column 3"),
         (("component", "adde"), "unknown-component", "did you mean adder?"),

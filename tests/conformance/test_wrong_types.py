@@ -5,9 +5,9 @@ import errno
 import pytest
 
 from executor.cli.output import error_record
-from executor.errors import BadArguments, UsageError
+from executor.errors import UsageError
 from tests.support import guests
-from tests.support.executors import LastingEngine, opened, run, worker_entries
+from tests.support.executors import LastingEngine, opened, run
 
 
 @pytest.mark.parametrize(
@@ -31,21 +31,6 @@ def test_a_value_of_another_type_is_named(ask, where):
             with pytest.raises(UsageError) as caught:
                 await ask(shem)
             assert (caught.value.where, bool(caught.value.hint)) == (where, True)
-
-    run(case)
-
-
-@pytest.mark.parametrize("arguments", ["5", b"5"])
-def test_one_text_is_no_list_of_arguments(arguments):
-    async def case():
-        engine = LastingEngine()
-        async with opened(engine) as shem:
-            await shem.deploy(guests.ADDER, name="adder")
-            assert await shem.invoke("adder/w", "add", [1]) == 1
-            before = worker_entries(engine, "adder/w")
-            with pytest.raises(BadArguments, match="the arguments are one"):
-                await shem.invoke("adder/w", "add", arguments)
-            assert worker_entries(engine, "adder/w") == before
 
     run(case)
 

@@ -1,7 +1,7 @@
 import errno
 import resource
 
-from oplog.room import has_room, is_cut_short, is_full
+from oplog.room import MORE_FILES, has_room, is_cut_short, is_full, is_out_of_files, refusal
 
 
 def test_no_space_quota_and_file_size_mean_full():
@@ -13,6 +13,14 @@ def test_only_an_io_error_can_be_a_write_cut_short():
     assert is_cut_short(errno.EIO)
     assert not is_cut_short(errno.EACCES)
     assert not is_cut_short(None)
+
+
+def test_too_many_open_files_are_no_matter_of_permissions(tmp_path):
+    assert is_out_of_files(errno.EMFILE)
+    assert is_out_of_files(errno.ENFILE)
+    assert not is_out_of_files(errno.EACCES)
+    for code, hint in ((errno.EMFILE, MORE_FILES), (errno.EACCES, "see its mode")):
+        assert refusal("it", OSError(code, "no"), tmp_path, "see its mode").hint == hint
 
 
 def test_an_ordinary_disk_has_room_for_little_and_none_for_everything(tmp_path):

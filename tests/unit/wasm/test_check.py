@@ -204,7 +204,7 @@ def test_arguments_are_counted_and_named():
     with pytest.raises(BadArguments) as refused:
         canonical_arguments(charge, ["Ann"], "charge")
     assert refused.value.message == "takes 3 arguments, 1 given (missing: cents)"
-    assert refused.value.hint.startswith("charge: func(who: string")
+    assert refused.value.hint.startswith("it is a func(who: string")
     with pytest.raises(BadArguments, match=r"takes 3 arguments, 4 given \(1 too many\)"):
         canonical_arguments(charge, ["Ann", 5, None, None])
     with pytest.raises(BadArguments) as refused:
