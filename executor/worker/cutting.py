@@ -60,18 +60,25 @@ async def roll_back(worker: Worker) -> None:
 
     Raises: StoreError, OplogCorruptError.
     """
+    begin = await open_now(worker)
+    if begin:
+        await jump(worker, begin, subtree=await scope_of(worker, begin))
+
+
+async def open_now(worker: Worker) -> int:
+    """From where the current invocation would run again, by what is committed; 0 if nothing is
+    open. Raises: OplogCorruptError.
+    """
     current = worker.status.current
     if current is None or not worker.status.marked:
-        return
-    begin = await trio.to_thread.run_sync(
+        return 0
+    return await trio.to_thread.run_sync(
         open_begin,
         worker.entries,
         Regions(worker.status.cuts),
         current.started_index,
         worker.writer.committed_index,
     )
-    if begin:
-        await jump(worker, begin, subtree=await scope_of(worker, begin))
 
 
 def open_begin(entries: WorkerEntries, regions: Regions, first: int, last: int) -> int:

@@ -16,8 +16,8 @@ from executor.host.state import HostState
 from executor.records import DivergenceRecord, Rebuild
 from executor.wasm.instance import Left, Raised
 from executor.wasm.traps import Trapped
-from executor.worker.commits import store_error
-from executor.worker.cutting import refuse_deleted
+from executor.worker.commits import store_error, store_errors
+from executor.worker.cutting import open_now, refuse_deleted
 from executor.worker.making import make_resident, rebuild
 from executor.worker.resident import Replayed, Resident
 from executor.worker.worker import Worker
@@ -49,16 +49,26 @@ async def rebuilt(
 
 
 async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
-    """Replays up to entry `to`, or everything. Raises: StoreError, ReplayPanic, WorkerDeleted."""
+    """Replays up to entry `to`, or everything. What stands open at the end, and holds what replay
+    cannot answer, is no divergence: the next instance runs it again, from its begin.
+
+    Raises: StoreError, ReplayPanic, WorkerDeleted.
+    """
     began = time.perf_counter()
+    begin = 0
     async with rebuilt(worker, to=to) as (resident, end):
-        pass
+        found = read_divergence(end, worker.name)
+        if found is not None and to is None:
+            with store_errors(worker.name):
+                begin = await open_now(worker)
+    if found is not None and 0 < begin < found.index:
+        return await rebuild_beside(worker, to=begin)
     return Rebuild(
         worker=worker.name,
         entries=worker.writer.committed_index,
         replayed=resident.session.cursor.consumed,
         ms=(time.perf_counter() - began) * 1_000,
-        divergence=read_divergence(end, worker.name),
+        divergence=found,
         stopped_at=stop_text(end),
     )
 

@@ -60,6 +60,8 @@ def test_wherever_it_is_lost_the_function_ends_once_and_its_writes_keep_their_ke
         for count in range(2, len(recorded) + 1):
             target, again = LastingEngine(), RulesPeer()
             copy_oplog(engine, target, WORKER, count)
+            async with opened(target, host=again.functions()[:1]) as shem:
+                assert (await shem.replay(WORKER)).divergence is None, count
             async with opened(target, host=again.functions()[:1], recover="all") as shem:
                 assert await shem.invoke(WORKER, "charge", [1, zone], key="k1") == 3
                 assert await shem.invoke(WORKER, "charge", [4, zone], key="k2") == 12
