@@ -31,44 +31,60 @@ async def rebuilt(
     to: int | None = None,
     on_target: Callable[[HostState], None] | None = None,
 ) -> AsyncIterator[tuple[Resident, Replayed]]:
-    """The worker's instance with its history up to entry `to`, or all of it, replayed.
+    """The worker's instance with its history up to entry `to`, or all of it, replayed. What stands
+    open at the end of all, and holds what replay cannot answer, is no divergence: the next instance
+    runs it again, from its begin.
 
     Raises: WorkerDeleted if it was deleted meanwhile, whatever that has looked like.
     """
     try:
-        resident = await make_resident(worker, may_go_live=False, to=to, on_target=on_target)
-        try:
-            yield resident, await rebuild(resident)
-        finally:
-            with trio.CancelScope(shield=True):
-                await resident.close(writes_awaited_s=0)
+        async with rebuilt_once(worker, to=to, on_target=on_target) as (resident, end):
+            begin = await open_before(worker, end) if to is None else 0
+            if not begin:
+                yield resident, end
+        if begin:
+            async with rebuilt_once(worker, to=begin, on_target=on_target) as (resident, end):
+                yield resident, end
     except Exception:
         refuse_deleted(worker)
         raise
     refuse_deleted(worker)
 
 
-async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
-    """Replays up to entry `to`, or everything. What stands open at the end, and holds what replay
-    cannot answer, is no divergence: the next instance runs it again, from its begin.
+@asynccontextmanager
+async def rebuilt_once(
+    worker: Worker, *, to: int | None, on_target: Callable[[HostState], None] | None
+) -> AsyncIterator[tuple[Resident, Replayed]]:
+    resident = await make_resident(worker, may_go_live=False, to=to, on_target=on_target)
+    try:
+        yield resident, await rebuild(resident)
+    finally:
+        with trio.CancelScope(shield=True):
+            await resident.close(writes_awaited_s=0)
 
-    Raises: StoreError, ReplayPanic, WorkerDeleted.
-    """
-    began = time.perf_counter()
-    begin = 0
-    async with rebuilt(worker, to=to) as (resident, end):
-        found = read_divergence(end, worker.name)
-        if found is not None and to is None:
+
+async def open_before(worker: Worker, end: Replayed) -> int:
+    """The begin of what was open where a replay diverged, 0 if it did not, or nothing was."""
+    match end.outcome:
+        case Raised(Divergence() as divergence):
             with store_errors(worker.name):
                 begin = await open_now(worker)
-    if found is not None and 0 < begin < found.index:
-        return await rebuild_beside(worker, to=begin)
+            return begin if begin < divergence.index else 0
+        case _:
+            return 0
+
+
+async def rebuild_beside(worker: Worker, *, to: int | None) -> Rebuild:
+    """Replays up to entry `to`, or everything. Raises: StoreError, ReplayPanic, WorkerDeleted."""
+    began = time.perf_counter()
+    async with rebuilt(worker, to=to) as (resident, end):
+        pass
     return Rebuild(
         worker=worker.name,
         entries=worker.writer.committed_index,
         replayed=resident.session.cursor.consumed,
         ms=(time.perf_counter() - began) * 1_000,
-        divergence=found,
+        divergence=read_divergence(end, worker.name),
         stopped_at=stop_text(end),
     )
 

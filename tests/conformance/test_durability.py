@@ -62,6 +62,7 @@ def test_wherever_it_is_lost_the_function_ends_once_and_its_writes_keep_their_ke
             copy_oplog(engine, target, WORKER, count)
             async with opened(target, host=again.functions()[:1]) as shem:
                 assert (await shem.replay(WORKER)).divergence is None, count
+                assert (await shem.files(WORKER)).path == "/"
             async with opened(target, host=again.functions()[:1], recover="all") as shem:
                 assert await shem.invoke(WORKER, "charge", [1, zone], key="k1") == 3
                 assert await shem.invoke(WORKER, "charge", [4, zone], key="k2") == 12
