@@ -6,7 +6,7 @@
 
 One executor runs a store at a time. All methods are for the trio thread that opened it; none
 blocks it. What is durable when a method returns is said at each. Elsewhere they raise UsageError,
-and StoreError once the executor is closed.
+StoreError once the executor is closed, and InvocationInterrupted if it is closed while they wait.
 """
 
 import os
@@ -25,7 +25,7 @@ from executor.errors import (
     UsageError,
 )
 from executor.host.embedder import given_functions
-from executor.opened import Opened, current_run, opened
+from executor.opened import Opened, current_run, opened, operation
 from executor.records import (
     Accepted,
     ComponentRecord,
@@ -73,7 +73,7 @@ class Executor:
 
     def __init__(self, path: Path, parts: Opened) -> None:
         self.path = path
-        self._parts = parts
+        self.parts = parts
         self._runs_all = 0
         """How many `run` are under way: what is only accepted meanwhile is taken up."""
 
@@ -81,15 +81,15 @@ class Executor:
 
     @property
     def _services(self) -> WorkerServices:
-        return self._parts.asked().services
+        return self.parts.asked().services
 
     @property
     def _reader(self) -> StoreReader:
-        return self._parts.asked().reader
+        return self.parts.asked().reader
 
     @property
     def _workers(self) -> Workers:
-        return self._parts.asked().workers
+        return self.parts.asked().workers
 
     @classmethod
     @asynccontextmanager
@@ -120,6 +120,7 @@ class Executor:
 
     # -- components ----------------------------------------------------------------------------
 
+    @operation
     async def deploy(
         self,
         wasm: bytes,
@@ -148,6 +149,7 @@ class Executor:
 
     # -- invocations ---------------------------------------------------------------------------
 
+    @operation
     async def submit(
         self,
         worker: str,
@@ -182,6 +184,7 @@ class Executor:
         if self._runs_all:
             workers.take_up(worker)
 
+    @operation
     async def wait(self, worker: str, key: str, *, timeout_s: float | None = None) -> Invocation:
         """The outcome of an accepted key, once it is committed; `pending` after the timeout.
 
@@ -192,6 +195,7 @@ class Executor:
             raise unknown_key(worker, key)
         return await self._wait(found, key, deduplicated=False, timeout_s=timeout_s)
 
+    @operation
     async def invoke(
         self,
         worker: str,
@@ -255,6 +259,7 @@ class Executor:
             return record(worker.status, worker.id, state, deduplicated)
         return await trio.to_thread.run_sync(record, worker.status, worker.id, state, deduplicated)
 
+    @operation
     async def invocation(self, worker: str, key: str) -> Invocation:
         """What is committed of a key, now; runs nothing. Raises: WorkerNotFound, UnknownKey."""
         return await trio.to_thread.run_sync(self._reader.invocation, worker, key)
@@ -283,7 +288,7 @@ class Executor:
                 yield record
             if page is None:
                 await trio.sleep(FOLLOW_S)
-                self._parts.asked()
+                self.parts.asked()
 
     async def workers(
         self,
@@ -302,6 +307,7 @@ class Executor:
 
     # -- lifecycle -----------------------------------------------------------------------------
 
+    @operation
     async def crash(self, worker: str, *, go_on: bool = True) -> Rebuild:
         """A simulated crash: the instance is dropped in the middle of whatever it does and the
         worker is rebuilt from its oplog; then it goes on, if `go_on`. Appends nothing of its own.
@@ -314,6 +320,7 @@ class Executor:
             if go_on:
                 loop.start()
 
+    @operation
     async def replay(self, worker: str, *, to: int | None = None) -> Rebuild:
         """Rebuilds the worker beside the living one, up to entry `to`. Appends nothing.
 
@@ -329,6 +336,7 @@ class Executor:
             )
         return await rebuild_beside(loop.worker, to=to)
 
+    @operation
     async def files(self, worker: str, path: str = "/") -> WorkerFile:
         """What is at `path` among the worker's files: a directory's entries, a file's content. As
         of its last committed entry, from a rebuild beside the living worker. Appends nothing.
@@ -338,6 +346,7 @@ class Executor:
         loop = await self._workers.loop(worker)
         return await read_file(loop.worker, path)
 
+    @operation
     async def resolve(
         self,
         worker: str,
@@ -360,6 +369,7 @@ class Executor:
             loop, start, choice, value, texts=texts, until_ended=until_ended
         )
 
+    @operation
     async def revert(
         self, worker: str, *, to: int | None = None, last: int | None = None, go_on: bool = True
     ) -> Done:
@@ -378,6 +388,7 @@ class Executor:
         loop = await self._workers.stopped(worker)
         return await amending.revert(loop, to=to, last=last, go_on=go_on)
 
+    @operation
     async def interrupt(self, worker: str) -> Done:
         """Stops a worker that has something to do until it is resumed or gets a new invocation;
         whoever waits for it hears so. An idle one is left alone: `done` is false. Durable on
@@ -387,6 +398,7 @@ class Executor:
         """
         return await interrupt(await self._workers.loop(worker))
 
+    @operation
     async def resume(self, worker: str, *, until_ended: bool = False) -> Done:
         """Lets an interrupted worker go on; `done` is false for any other. Durable on return. With
         `until_ended` it returns when the worker's invocation has ended or was interrupted again.
@@ -395,6 +407,7 @@ class Executor:
         """
         return await resume(await self._workers.loop(worker), until_ended=until_ended)
 
+    @operation
     async def cancel(self, worker: str, key: str) -> Done:
         """Takes a key that waits out of the queue: its outcome is `cancelled`. Durable on return.
 
@@ -402,6 +415,7 @@ class Executor:
         """
         return await cancel((await self._workers.loop(worker)).worker, key)
 
+    @operation
     async def complete_promise(
         self,
         worker: str,
@@ -435,10 +449,12 @@ class Executor:
         """Raises: WorkerNotFound, UnknownPromise."""
         return self._reader.promise(worker, promise)
 
+    @operation
     async def delete(self, worker: str) -> Done:
         """Interrupts the worker and removes it with its oplog. Durable on return."""
         return await self._workers.delete(worker)
 
+    @operation
     async def run(self, *, until_idle: bool = False) -> None:
         """Takes up all pending work; with `until_idle` returns when nothing is runnable now.
 

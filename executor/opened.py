@@ -1,16 +1,17 @@
 """What an executor consists of from its opening to its closing, and who may use it."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import trio
 
 from executor.durable.effects import TrioEffects, perform_effect
 from executor.durable.inbox import Bell, Inbox
 from executor.durable.open_effects import WRITES_AWAITED_MAX_S
-from executor.errors import StoreError, UsageError
+from executor.errors import InvocationInterrupted, StoreError, UsageError
 from executor.host import INTERFACES
 from executor.host.embedder import EmbedderFunction
 from executor.services.http_client import HttpClient
@@ -25,6 +26,9 @@ from executor.worker.worker import WorkerServices
 from executor.worker.workers import Workers
 from executor.world import Running, World, worker_services
 
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+
 
 class Opened:
     """Made by `opened`, for the run of trio that it is made in."""
@@ -36,6 +40,9 @@ class Opened:
         self.closed = False
         self._path = path
         self._run = current_run()
+        self._operations: set[trio.CancelScope] = set()
+        """What callers wait for now."""
+        self._ended = trio.Event()
 
     def asked(self) -> Self:
         """Itself, for an operation that somebody asks for.
@@ -56,6 +63,51 @@ class Opened:
                 hint="use it in the block of `Executor.open`, or open the store again",
             )
         return self
+
+    @contextmanager
+    def operation(self) -> Iterator[None]:
+        """The block is what a caller waits for. Raises: as `asked`; InvocationInterrupted if the
+        executor was closed before it had ended.
+        """
+        self.asked()
+        with trio.CancelScope() as scope:
+            self._operations.add(scope)
+            try:
+                yield
+            finally:
+                self._operations.discard(scope)
+                self._ended.set()
+        if scope.cancelled_caught:
+            raise InvocationInterrupted(
+                "the executor was closed while its caller waited",
+                where=str(self._path),
+                hint="what was accepted goes on when the store is opened again",
+            )
+
+    async def close(self) -> None:
+        """Takes no operation any more, and ends those that are under way, while everything that
+        they still use is there.
+        """
+        self.closed = True
+        while self._operations:
+            for scope in self._operations:
+                scope.cancel()
+            self._ended = trio.Event()
+            await self._ended.wait()
+
+
+def operation(
+    method: Callable[Parameters, Awaitable[Answer]],
+) -> Callable[Parameters, Coroutine[Any, Any, Answer]]:
+    """A method of the executor that may wait: its caller hears if it is closed meanwhile."""
+
+    @wraps(method)
+    async def asked(*arguments: Parameters.args, **named: Parameters.kwargs) -> Answer:
+        executor: Any = arguments[0]
+        with executor.parts.operation():
+            return await method(*arguments, **named)
+
+    return asked
 
 
 def current_run() -> trio.lowlevel.TrioToken:
@@ -83,7 +135,6 @@ async def opened(
     inbox = Inbox()
     bell = Bell()
     failure: Exception | None = None
-    parts: Opened | None = None
     try:
         async with inbox.served() as nursery:
             effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
@@ -106,12 +157,11 @@ async def opened(
             finally:
                 with trio.CancelScope(shield=True):
                     await parts.workers.close(writes_awaited_s=awaited_s)
+                    await parts.close()
                 http.close()
                 nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
-            if parts is not None:
-                parts.closed = True
             try:
                 if (before_close := world.get("before_close")) is not None:
                     before_close()

@@ -67,7 +67,6 @@ class InvocationLoop:
     def __init__(self, worker: Worker, *, closed: bool = False) -> None:
         """If it is `closed`, nothing ever starts it."""
         self.worker = worker
-        worker.closed = closed
         self.resident: Resident | None = None
         self.running = False
         self._scope = trio.CancelScope()
@@ -120,11 +119,9 @@ class InvocationLoop:
                 await self._stopped.wait()
 
     async def close(self, *, writes_awaited_s: float) -> None:
-        """As `stop`, and nothing starts the loop again; who waits for the worker hears so."""
+        """As `stop`, and nothing starts the loop again."""
         self._closed = True
         await self.stop(writes_awaited_s=writes_awaited_s)
-        self.worker.closed = True
-        self.worker.notify()
 
     def take_up_again(self) -> None:
         """After a deletion that failed; what was lost meanwhile was left unsaid."""

@@ -118,8 +118,6 @@ class Worker:
         """It is being deleted, or was: it takes and runs nothing."""
         self.gone = False
         """Its deletion is durable."""
-        self.closed = False
-        """The executor is closed: nothing runs it any more."""
         self.on_lost: Callable[[OplogError], None] = ignore_loss
         """Told on the trio thread when entries could not be committed, whoever asked for it."""
         self.trouble: ShemError | None = None
@@ -292,7 +290,7 @@ class Worker:
         """Waits until the outcome of `key` is committed. The key must be known.
 
         Raises: PreviousFailed, WorkerDeleted, Uncertain, UnknownKey if it was reverted, or whatever
-        keeps the worker from running; InvocationInterrupted also if the executor was closed.
+        keeps the worker from running.
         """
         while True:
             state = self.key_state(key)
@@ -312,12 +310,6 @@ class Worker:
                 raise refusal
             if self.question_committed:
                 raise self.uncertain()
-            if self.closed:
-                raise InvocationInterrupted(
-                    "the executor was closed while its caller waited",
-                    where=self.name,
-                    hint="what was accepted goes on when the store is opened again",
-                )
             if self.status.state == "interrupted" and not self.unsaved:
                 raise InvocationInterrupted(
                     "the worker was interrupted",

@@ -240,14 +240,19 @@ def test_no_worker_is_begun_with_while_the_executor_is_closed():
         engine = LastingEngine()
         gate = Gate("write-remote")
 
-        async def meanwhile(shem):
+        async def hear(shem):
+            with pytest.raises(InvocationInterrupted):
+                await shem.wait("relay/named", "k")
+
+        async def meanwhile(shem, nursery):
             workers = shem._workers
             await until(lambda: workers._closing)
             workers.take_up("relay/woken")
             await shem.submit("relay/named", "count", key="k")
-            with pytest.raises(InvocationInterrupted):
-                await shem.wait("relay/named", "k")
+            nursery.start_soon(hear, shem)
+            await wait_all_tasks_blocked()
             assert not workers.is_loaded("relay/woken")
+            assert not workers.is_loaded("relay/named")
             gate.go.set()
 
         async with (
@@ -257,7 +262,7 @@ def test_no_worker_is_begun_with_while_the_executor_is_closed():
             await shem.submit("relay/woken", "count", key="k", run=False)
             await shem.submit("relay/w", "relay", ["a"], key="k")
             await gate.entered.wait()
-            nursery.start_soon(meanwhile, shem)
+            nursery.start_soon(meanwhile, shem, nursery)
         async with opened(engine, host=[echo()], recover="all") as shem:
             for worker in ("relay/woken", "relay/named"):
                 assert (await shem.wait(worker, "k")).value == 0
