@@ -7,7 +7,7 @@ files become durable in one unit. Revisions are numbered one deployment after an
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Final, TypedDict, get_type_hints
 
 import msgspec
 import trio
@@ -18,7 +18,7 @@ from executor.errors import UsageError
 from executor.host.embedder import check_binding
 from executor.path_text import is_unicode, legible
 from executor.records import Deployed, InitialFile
-from executor.requests import check_type
+from executor.requests import check_options, check_type
 from executor.services.components import (
     FileRow,
     RevisionRow,
@@ -62,6 +62,10 @@ class DeployOptions(TypedDict, total=False):
     """By the names, and in the units, of `executor.services.limits`."""
 
 
+OPTION_TYPES: Final = {**get_type_hints(DeployOptions), "retry": None}
+"""The type of `retry` is looked at by `split`."""
+
+
 async def deploy(
     services: WorkerServices,
     wasm: bytes,
@@ -73,11 +77,10 @@ async def deploy(
     check_type(wasm, bytes, "wasm")
     check_type(name, str, "name")
     check_component_name(name)
+    check_options({**options, "retry": None}, OPTION_TYPES)
     check_surroundings("deploy", options.get("env", {}))
     check_surroundings("deploy", options.get("config", {}))
     check_files(options)
-    if isinstance(options.get("host"), str):
-        raise UsageError("it is one string", where="host", hint="give a list of MODULE:ATTR")
     for binding in options.get("host", ()):
         check_binding(binding)
     recorded_rules(options.get("allow_net", ()))

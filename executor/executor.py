@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal, Self, Unpack
+from typing import Final, Literal, Self, Unpack, get_type_hints
 
 import trio
 
@@ -45,6 +45,7 @@ from executor.records import (
 from executor.requests import (
     WaveArguments,
     canonical_request,
+    check_options,
     check_promise,
     check_request,
     resolve_path,
@@ -64,6 +65,7 @@ from executor.worker.worker import Worker, WorkerServices
 from executor.worker.workers import Workers
 from executor.world import World
 
+NEW_WORKER_TYPES: Final = get_type_hints(NewWorker)
 END: Final[list[OplogRecord]] = []
 """This very list is no page: there are no more."""
 
@@ -226,6 +228,7 @@ class Executor:
         new: NewWorker,
     ) -> tuple[Accepted, InvocationLoop]:
         check_request(worker, function, key)
+        check_options(new, NEW_WORKER_TYPES)
         exports = self._workers.exports(worker)
         path = resolve_path(tuple(exports), function, worker.partition("/")[0])
         raw = canonical_request(path, exports[path], arguments)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -46,6 +46,24 @@ def check_type(value: object, wanted: type, where: str) -> None:
             where=where,
             hint=f"give a value of type {wanted.__name__}",
         )
+
+
+def check_options(given: Mapping[str, object], types: Mapping[str, Any]) -> None:
+    """Raises: UsageError for an option that is not among `types`, or a value of another type."""
+    for name, value in given.items():
+        if name not in types:
+            raise UsageError(
+                "there is no such option", where=name, hint=f"one of {', '.join(sorted(types))}"
+            )
+        wanted = types[name]
+        try:
+            msgspec.convert(value, wanted)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"it is of another type: {error}",
+                where=name,
+                hint=f"give a {wanted.__name__ if isinstance(wanted, type) else wanted}",
+            ) from error
 
 
 def store_directory(path: object) -> Path:

@@ -116,6 +116,8 @@ def split(retry: Deployable) -> tuple[RetryPolicy | None, tuple[RetryRule, ...]]
     """The workers' own policy, and the rules. Raises: UsageError."""
     if retry is None or isinstance(retry, RetryPolicy):
         return retry, ()
+    if not isinstance(retry, Sequence):
+        raise UsageError("is made of RetryPolicy and RetryRule", where="retry", hint=HINT)
     policies = [one for one in retry if isinstance(one, RetryPolicy)]
     rules = [one for one in retry if isinstance(one, RetryRule)]
     if len(policies) + len(rules) < len(retry):

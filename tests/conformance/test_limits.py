@@ -100,8 +100,8 @@ GROWER = b"""
     [
         ({"limits": {"disk": 1}}, "there is no limit 'disk'"),
         ({"limits": {"memory": 65_535}}, "less than one page"),
-        ({"limits": {"files": -1}}, "-1 cannot be a limit"),
-        ({"limits": {"files": 2**63}}, "cannot be a limit"),
+        ({"limits": {"files": -1}}, "a limit of -1 is too small"),
+        ({"limits": {"files": 2**63}}, "is too large"),
         ({"limits": {"files": 2}, "files": ["/a"]}, "begin with the file '/a': quota"),
         ({"files": ["/a", "/a"]}, "begin with the file '/a': exist"),
         ({"files": ["/a", "/a/b"]}, "begin with the file '/a/b': not-directory"),

@@ -16,6 +16,21 @@ from tests.support.executors import LastingEngine, opened, run
         (lambda shem: shem.deploy("adder.wasm", name="adder"), "wasm"),
         (lambda shem: shem.deploy(guests.ADDER, name=None), "name"),
         (lambda shem: shem.deploy(guests.ADDER, name="b", host="bank:charge"), "host"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", host=5), "host"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", host=[5]), "host"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", host=iter(["a:b"])), "host"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", host_directory=5), "host_directory"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", env={"A": 1}), "env"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", config=5), "config"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", files=[5]), "files"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", limits={"memory": "x"}), "limits"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", allow_net="localhost"), "allow_net"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", retry=5), "retry"),
+        (lambda shem: shem.deploy(guests.ADDER, name="b", hosts=[]), "hosts"),
+        (lambda shem: shem.invoke("adder/w", "add", [1], env=5), "env"),
+        (lambda shem: shem.invoke("adder/w", "add", [1], args=[1]), "args"),
+        (lambda shem: shem.submit("adder/w", "add", [1], allow_net="localhost"), "allow_net"),
+        (lambda shem: shem.submit("adder/w", "add", [1], timeout_s=5), "timeout_s"),
         (lambda shem: shem.invoke(None, "add", [1]), "worker"),
         (lambda shem: shem.invoke("adder/w", None, [1]), "function"),
         (lambda shem: shem.invoke("adder/w", "add", [1], key=5), "key"),
@@ -30,6 +45,8 @@ def test_a_value_of_another_type_is_named(ask, where):
             await shem.deploy(guests.ADDER, name="adder")
             with pytest.raises(UsageError) as caught:
                 await ask(shem)
+            assert [item.component for item in await shem.components()] == ["adder"]
+            assert (await shem.workers()).workers == ()
             assert (caught.value.where, bool(caught.value.hint)) == (where, True)
 
     run(case)
