@@ -1,7 +1,7 @@
 """What an executor consists of from its opening to its closing, and who may use it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
@@ -25,6 +25,7 @@ from executor.worker.revision import Revisions
 from executor.worker.worker import WorkerServices
 from executor.worker.workers import Workers
 from executor.world import Running, World, worker_services
+from oplog.store import Store
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -130,45 +131,48 @@ async def opened(
     `Executor.open`. Raises: StoreError.
     """
     wasm = WasmEngine.open()
-    store = world.get("store") or open_store(directory)
-    lanes = Lanes(wasm.increment_epoch)
-    inbox = Inbox()
-    bell = Bell()
     failure: Exception | None = None
-    try:
-        async with inbox.served() as nursery:
-            effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
-            revisions = Revisions(directory, store.engine, INTERFACES, host)
-            http = HttpClient(nursery)
-            sockets = Sockets(nursery, inbox.post)
-            running = Running(lanes, effects, inbox, http, sockets, nursery)
-            services = worker_services(store, revisions, running, world)
-            parts = Opened(directory, services)
-            most_bytes = world.get("memory_bytes_max") or bearable_bytes()
-            nursery.start_soon(relieve_memory, most_bytes, parts.workers.unload_idle)
-            nursery.start_soon(services.wakeups.run)
-            nursery.start_soon(services.stores.blobs.garbage.run)
-            awaited_s = 0.0
-            try:
-                yield parts
-                awaited_s = WRITES_AWAITED_MAX_S
-            except Exception as error:
-                failure = error  # raised bare, outside of the nursery's group
-            finally:
-                with trio.CancelScope(shield=True):
-                    await parts.workers.close(writes_awaited_s=awaited_s)
-                    await parts.close()
-                http.close()
-                nursery.cancel_scope.cancel()
-    finally:
-        with trio.CancelScope(shield=True):
-            try:
-                if (before_close := world.get("before_close")) is not None:
-                    before_close()
-            finally:
-                await trio.to_thread.run_sync(store.close)
-                lanes.close()
-        inbox.close()
-        bell.close()
+    async with AsyncExitStack() as ends:  # threads of store and lanes call inbox and bell
+        inbox, bell = Inbox(), Bell()
+        ends.callback(inbox.close)
+        ends.callback(bell.close)
+        lanes = Lanes(wasm.increment_epoch)
+        ends.callback(lanes.close)
+        store = world.get("store") or open_store(directory)
+        ends.push_async_callback(close_store, store, world.get("before_close"))
+        nursery = await ends.enter_async_context(inbox.served())
+        effects = TrioEffects(nursery, bell, world.get("perform") or perform_effect)
+        revisions = Revisions(directory, store.engine, INTERFACES, host)
+        http = HttpClient(nursery)
+        sockets = Sockets(nursery, inbox.post)
+        running = Running(lanes, effects, inbox, http, sockets, nursery)
+        services = worker_services(store, revisions, running, world)
+        parts = Opened(directory, services)
+        most_bytes = world.get("memory_bytes_max") or bearable_bytes()
+        nursery.start_soon(relieve_memory, most_bytes, parts.workers.unload_idle)
+        nursery.start_soon(services.wakeups.run)
+        nursery.start_soon(services.stores.blobs.garbage.run)
+        awaited_s = 0.0
+        try:
+            yield parts
+            awaited_s = WRITES_AWAITED_MAX_S
+        except Exception as error:
+            failure = error  # raised bare, outside of the nursery's group
+        finally:
+            with trio.CancelScope(shield=True):
+                await parts.workers.close(writes_awaited_s=awaited_s)
+                await parts.close()
+            http.close()
+            nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def close_store(store: Store, before_close: Callable[[], None] | None) -> None:
+    """Also in a scope that is cancelled, and whatever `before_close` raises."""
+    try:
+        if before_close is not None:
+            before_close()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(store.close)

@@ -23,11 +23,7 @@ from executor.services.http_client_connect import Connected, connect, not_in_tim
 from executor.services.http_client_errors import failure
 from executor.services.http_client_one import ConnectionOne, ExchangeOne
 from executor.services.http_client_two import ConnectionTwo, ExchangeTwo
-from executor.services.http_client_types import (
-    Exchange,
-    HttpRequest,
-    denied,
-)
+from executor.services.http_client_types import Exchange, HttpRequest, denied
 from executor.services.lookups import Lookups
 from executor.services.shares import Shares
 
@@ -282,8 +278,11 @@ class HttpClient:
         where = f"{request.host}:{request.port}"
         if connected.protocol == "h2":
             shared = self._share(request.origin, connected, where)
-            with trio.move_on_after(request.timeouts.connect_s):
-                await shared.greeted.wait()
+            try:
+                with trio.move_on_after(request.timeouts.connect_s):
+                    await shared.greeted.wait()
+            finally:
+                shared.greeted.set()  # nobody waits for it: at rest it may be closed
             return shared
         connection = ConnectionOne(connected, where)
         self._open.add(connection)

@@ -56,7 +56,7 @@ class ConnectionTwo:
         self.exchanges: dict[int, ExchangeTwo] = {}
         self.idle_since = trio.current_time()
         self.greeted = trio.Event()
-        """The peer has said how many exchanges it takes, or the connection has failed."""
+        """The peer has said how many exchanges it takes, or nobody waits for that any more."""
         self._on_rest = on_rest
         self._stream = connected.stream
         self._socket = connected.socket

@@ -248,7 +248,10 @@ def _reading(type_: WitType, back: Convert) -> Convert:
         try:
             return back(plain)
         except STUMBLES as error:
-            raise misread(type_, plain, error) from error
+            damage = misread(type_, plain, error)
+            if damage is error:
+                raise
+            raise damage from error
 
     return reading
 

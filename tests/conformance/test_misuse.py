@@ -1,7 +1,10 @@
 """What is asked of the library in a place, or of a kind, that it cannot be asked: a sentence."""
 
 import asyncio
+import errno
+import gc
 import os
+import threading
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +13,7 @@ import pytest
 import trio
 
 from executor import Executor, ShemError
-from executor.errors import BadArguments, StoreError, UsageError
+from executor.errors import BadArguments, Busy, StoreError, UsageError
 from tests.support.executors import LastingEngine, deployed, opened, run
 from tests.support.programs import echo
 
@@ -209,3 +212,34 @@ def test_a_store_is_opened_by_any_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(case, ".") == Path(os.curdir)
     assert run(case, tmp_path / "store") == tmp_path / "store"
+
+
+def leftovers():
+    """What an opening may leave in its process: descriptors, and threads of the executor's."""
+    gc.collect()  # what earlier tests left is none of it
+    threads = [thread.name for thread in threading.enumerate() if "lane" in thread.name]
+    return len(list(Path("/proc/self/fd").iterdir())), threads
+
+
+def test_an_opening_that_is_refused_leaves_nothing_behind(tmp_path, monkeypatch):
+    async def refused(error, words):
+        before = leftovers()
+        with pytest.raises(error, match=words):
+            async with Executor.open(tmp_path):
+                pass
+        assert leftovers() == before
+
+    async def case():
+        async with Executor.open(tmp_path):
+            await refused(Busy, "in use by process")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pipe", out_of_files)
+            await refused(OSError, "Too many open files")
+        async with Executor.open(tmp_path):
+            pass
+
+    run(case)
+
+
+def out_of_files():
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -15,7 +15,13 @@ from tests.support.executors import LastingEngine, opened, until
 from tests.support.http_server import http_server
 from tests.unit.services.test_http_client import LOOPBACK, answer, asking, failing
 from tests.unit.services.test_http_client_secure import running
-from tests.unit.services.test_http_client_two import ask, serving, whole
+from tests.unit.services.test_http_client_two import (
+    SilentPeer,
+    ask,
+    listening,
+    serving,
+    whole,
+)
 
 MOST = 16
 
@@ -218,6 +224,22 @@ async def test_who_stands_in_line_to_share_a_connection_waits_no_longer_than_to_
                 await answer(client, ask(peer, timeouts=Timeouts(connect_s=0.05)), worker="b")
             nursery.cancel_scope.cancel()
         assert client.shares.left == client.shares.most
+
+
+@trio_test
+async def test_a_connection_that_its_peer_never_greets_takes_no_room_once_nobody_waits_for_it():
+    async with listening(SilentPeer()) as silent, serving(whole) as peer, running() as client:
+        client.shares.most = 1
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(answer, client, ask(silent), worker="a"))
+                await silent.shaken.wait()
+                await wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            assert client.shares.left == 1
+            assert not silent.closed.is_set(), "the next request would find it"
+            assert (await answer(client, ask(peer), worker="a"))[0] == 200
+            await silent.closed.wait()
 
 
 @trio_test

@@ -27,11 +27,7 @@ class Peer:
         self.connections = 0
 
     async def serve(self, transport):
-        made = certificate()
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(made.file, made.key)
-        context.set_alpn_protocols(["h2"])
-        stream = trio.SSLStream(transport, context, server_side=True)
+        stream = secured(transport)
         state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         self.connections += 1
         number = self.connections
@@ -80,9 +76,39 @@ def goes_away_afterwards(state, stream):
     state.close_connection(last_stream_id=stream)
 
 
+class SilentPeer:
+    """Takes a connection of HTTP/2 and never says a word over it."""
+
+    def __init__(self):
+        self.shaken = trio.Event()
+        self.closed = trio.Event()
+
+    async def serve(self, transport):
+        stream = secured(transport)
+        await stream.do_handshake()
+        self.shaken.set()
+        with suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+        self.closed.set()
+
+
+def secured(transport):
+    made = certificate()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made.file, made.key)
+    context.set_alpn_protocols(["h2"])
+    return trio.SSLStream(transport, context, server_side=True)
+
+
 @asynccontextmanager
 async def serving(*answers):
-    peer = Peer(*answers)
+    async with listening(Peer(*answers)) as peer:
+        yield peer
+
+
+@asynccontextmanager
+async def listening(peer):
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, peer.serve, listeners)
