@@ -48,8 +48,12 @@ class PromiseId(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_name(cls, name: str) -> "PromiseId":
+        """Raises: OplogCorruptError for what is no name of a promise."""
         worker_id, _, index = name.partition("/")
-        return cls(bytes.fromhex(worker_id), int(index))
+        try:
+            return cls(bytes.fromhex(worker_id), int(index))
+        except ValueError as error:
+            raise OplogCorruptError(f"no promise has the name {name!r:.100}") from error
 
     @classmethod
     def of_row_key(cls, key: bytes) -> "PromiseId":

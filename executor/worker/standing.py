@@ -9,6 +9,7 @@ from executor.records import WorkerSummary, time_text
 from executor.services.promises import PromiseId
 from executor.worker.reader import StoreReader
 from executor.worker.status import State, Status
+from oplog.errors import OplogCorruptError
 
 STANDING: Final[tuple[State, ...]] = (
     "uncertain",
@@ -29,18 +30,26 @@ ERROR_MAX: Final = 160
 def standing_workers(store: StoreReader) -> Iterator[str]:
     """A sentence for each, as committed: the first ones of each state. Blocks."""
     for state in STANDING:
-        found = store.workers(status=state, limit=LOOKED_AT_MAX).workers
-        if state == "exited":  # which is an end as any other, unless something waits for it
-            found = tuple(worker for worker in found if worker.pending)
-        for worker in found[:NAMED_MAX]:
-            with suppress(WorkerNotFound):  # deleted just now
-                yield sentence(store, worker)
-        if len(found) > NAMED_MAX:
-            yield f"and whoever else is {state}: see `shem workers --status {state}`"
+        try:
+            yield from standing_so(store, state)
+        except OplogCorruptError as error:
+            yield f"not all that are {state} can be named: {error}"
+
+
+def standing_so(store: StoreReader, state: State) -> Iterator[str]:
+    """Raises: OplogCorruptError."""
+    found = store.workers(status=state, limit=LOOKED_AT_MAX).workers
+    if state == "exited":  # which is an end as any other, unless something waits for it
+        found = tuple(worker for worker in found if worker.pending)
+    for worker in found[:NAMED_MAX]:
+        with suppress(WorkerNotFound):  # deleted just now
+            yield sentence(store, worker)
+    if len(found) > NAMED_MAX:
+        yield f"and whoever else is {state}: see `shem workers --status {state}`"
 
 
 def sentence(store: StoreReader, worker: WorkerSummary) -> str:
-    """Raises: WorkerNotFound."""
+    """Raises: WorkerNotFound, OplogCorruptError."""
     name = worker.worker
     worker_id = store.worker_id(name)
     status = store.status(worker_id)
@@ -73,7 +82,7 @@ def beginning(error: str) -> str:
 
 
 def awaited(store: StoreReader, worker_id: bytes, status: Status) -> Iterator[str]:
-    """Raises: WorkerNotFound."""
+    """Raises: WorkerNotFound, OplogCorruptError."""
     for text in status.promises:
         promise = PromiseId.of_name(text)
         own = promise.worker_id == worker_id

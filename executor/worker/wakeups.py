@@ -87,7 +87,7 @@ class Wakeups:
         """
         try:
             return any(self._promises.is_settled(PromiseId.of_name(name)) for name in promises)
-        except (OplogCorruptError, ValueError):
+        except OplogCorruptError:
             return True
 
     def _settled(self, promise: PromiseId) -> None:

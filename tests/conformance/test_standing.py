@@ -6,7 +6,9 @@ from executor import RetryPolicy, Transient
 from executor.errors import GuestError, GuestTrap, Uncertain
 from executor.records import time_text
 from executor.worker.reader import StoreReader
+from executor.worker.rows import encode_status, read_worker_id
 from executor.worker.standing import NAMED_MAX, standing_workers
+from oplog.engine import Batch, Row
 from oplog.entry import Start
 from tests.support import guests, programs
 from tests.support.executors import (
@@ -71,6 +73,29 @@ def test_who_failed_or_is_interrupted_is_named_and_who_is_idle_is_not():
             ),
             "adder/stopped is interrupted: shem resume adder/stopped",
         ]
+
+    run(case)
+
+
+@pytest.mark.parametrize("damage", ["status", "promise"])
+def test_a_worker_that_is_damaged_keeps_nobody_in_another_state_from_being_named(damage):
+    async def case():
+        engine, sources = LastingEngine(), StillSources()
+        async with deployed(guests.SLEEPER, "sleeper", engine, sources=sources) as shem:
+            await shem.submit("sleeper/w", "sleep", [HOUR_NS])
+            await until_state(engine, "sleeper/w", "suspended")
+            await shem.submit("sleeper/stopped", "sleep", [HOUR_NS])
+            await until_state(engine, "sleeper/stopped", "suspended")
+            await shem.interrupt("sleeper/stopped")
+        worker_id = read_worker_id(engine, "sleeper/w")
+        status = status_of(engine, "sleeper/w")
+        status.promises = ("zz/1",)
+        row = {"status": b"\xc1", "promise": encode_status(status)}[damage]
+        assert engine.write([Batch(rows=[Row("workers", worker_id, row)])]) == [None]
+        stopped, damaged = said(engine)
+        assert stopped == "sleeper/stopped is interrupted: shem resume sleeper/stopped"
+        assert damaged.startswith("not all that are suspended can be named: ")
+        assert ("is damaged" if damage == "status" else "has the name 'zz/1'") in damaged
 
     run(case)
 
