@@ -10,6 +10,7 @@ another one, if it ended in order.
 """
 
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from typing import Final, Self
 SOCKET_NAME: Final = "control.sock"
 SOCKET_MODE: Final = 0o600
 BACKLOG: Final = 128
+BREAKS_WITHIN_S: Final = 0.5
+"""A connection to a process that was killed breaks by then."""
 
 
 @contextmanager
@@ -81,13 +84,18 @@ def was_killed(directory: Path) -> bool:
     """Whether a process that listened here is gone without having removed its socket. Blocks for
     a moment only.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            with short_path(directory) as short:
-                probe.connect(short)
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-    return False
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                with short_path(directory) as short:
+                    probe.connect(short)
+            except ConnectionRefusedError:
+                return True
+            except OSError:
+                return False
+            # Of a killed process the system closes one socket after another, and this one it may
+            # close last: then the connection breaks at once.
+            ended, _, _ = select.select([probe], [], [], BREAKS_WITHIN_S)
+            if not ended:
+                return False

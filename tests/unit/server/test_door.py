@@ -1,4 +1,5 @@
 import os
+import select
 import socket
 import stat
 
@@ -48,3 +49,16 @@ def test_who_comes_after_the_accepting_ended_waits_until_the_door_is_closed(fold
         client.settimeout(5)
         with pytest.raises(ConnectionResetError):
             client.recv(1)
+
+
+def test_a_process_that_is_being_killed_may_lose_its_socket_last(folder, monkeypatch):
+    """Who lost a connection asks while the socket is still there."""
+    door = Door.open(folder)
+    wait = select.select
+
+    def closed_meanwhile(*watched):
+        door.close()
+        return wait(*watched)
+
+    monkeypatch.setattr("executor.server.door.select.select", closed_meanwhile)
+    assert was_killed(folder)
