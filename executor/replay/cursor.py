@@ -103,7 +103,8 @@ class Cursor:
         self.consumed = 0
         """Guest-driven entries and terminals consumed so far."""
         self.taken = 0
-        """The index of the last guest-driven entry consumed."""
+        """The index of the last guest-driven entry consumed, or the one up to which all is passed
+        over: no log or frame before it is taken any more."""
 
     def peek(self) -> tuple[int, Entry] | None:
         """The next guest-driven entry, or None if the cursor is drained."""
@@ -136,14 +137,12 @@ class Cursor:
 
     def skip_before(self, index: int) -> None:
         """Passes over what a part of the guest caused that does not run again: all guest-driven
-        entries up to `index`, with their terminals, and the logs among them.
+        entries up to `index`, with their terminals, and what was written among them.
         """
         while (found := self.peek()) is not None and found[0] < index:
             self.take()
             self._ends.pop(found[0], None)
-        for logs in self._logs.values():
-            while logs and logs[0][0] < index:
-                logs.popleft()
+        self.taken = max(self.taken, index - 1)
 
     def take_log(self, level: str) -> Log | None:
         """The next unconsumed log hint of `level`, or None if none is left up to the target."""

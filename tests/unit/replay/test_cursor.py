@@ -148,6 +148,18 @@ def test_what_a_guest_wrote_before_what_is_consumed_by_now_was_of_another_one():
     assert cursor.take_frame(1) is None
 
 
+def test_with_what_does_not_run_again_everything_that_it_wrote_is_passed_over():
+    scope = (start("scope"), start("a"), log("body"), frame(9), end(1))
+    cursor = cursor_of(*scope, log("behind"), frame(9), start("b"))
+    assert cursor.peek()[0] == 1
+    cursor.take()
+    cursor.skip_before(5)
+    assert cursor.take_terminal(1) == end(1)
+    assert cursor.take_log("stdout").text == "behind"
+    assert cursor.take_frame(9) == 7
+    assert take_all(cursor) == [8]
+
+
 def test_nothing_behind_the_target_is_seen_until_the_target_is_moved():
     cursor = cursor_of(start("a"), end(1), start("b"), target=2)
     assert take_all(cursor) == [1]
