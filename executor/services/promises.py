@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
+import trio
 
 from executor.durable.signal import Signal
 from executor.errors import LimitError, UnknownPromise
@@ -197,7 +198,8 @@ class Promises:
         before = Row("promises", promise.row_key, raw)
         after = Row("promises", promise.row_key, value)
         batch = Batch(rows=(after,), expects=(before,))
-        written = await self._write(batch, worker) is Written.DONE
+        with trio.CancelScope(shield=True):  # who waits hears of it, whoever has asked for it
+            written = await self._write(batch, worker) is Written.DONE
         if written:
             self.announce([after])
         return written

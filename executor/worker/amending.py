@@ -30,11 +30,9 @@ async def resolve(
     call = await uncertain_call(worker, start)
     values = [value] if texts is None else parse_arguments(call[1], texts, call[0])
     append_resolution(worker, call, choice, values)
-    try:
-        await worker.commit()
-    finally:  # whoever asked may not wait for it: the word is said
-        worker.notify()
-        loop.start()
+    await worker.commit_to_end()
+    worker.notify()
+    loop.start()
     current = worker.status.current
     if until_ended and current is not None:
         await wait_or_suspended(loop, current.key)

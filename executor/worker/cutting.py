@@ -193,7 +193,7 @@ async def cut_after(worker: Worker, cut: int, tail: int) -> bool:
             return False
         gone = await promises_behind(worker, cut)
         reverted = append_revert(worker, survey, gone)
-        await worker.commit()
+        await worker.commit_to_end()
         if reverted:
             worker.services.stores.promises.announce(gone)
             return True

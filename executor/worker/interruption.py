@@ -38,7 +38,7 @@ async def interrupt(loop: InvocationLoop) -> Done:
                     done = may_be and not worker.deleted
                     if done:
                         worker.append(Interrupted(at=worker.services.sources.wall_ns()))
-                await worker.commit()
+                await worker.commit_to_end()
                 worker.deliver_output()
     finally:
         worker.notify()
@@ -58,10 +58,8 @@ async def resume(loop: InvocationLoop, *, until_ended: bool) -> Done:
             current = worker.status.current
             key = current.key if current is not None else worker.next_key()
     if done:
-        try:
-            await worker.commit()
-        finally:  # whoever asked may not wait for it: it is resumed
-            loop.start()
+        await worker.commit_to_end()
+        loop.start()
         if until_ended and key is not None:
             with suppress(InvocationInterrupted):
                 await wait_or_suspended(loop, key)
@@ -112,7 +110,7 @@ async def cancel(worker: Worker, key: str) -> Done:
                 where=worker.name,
                 hint="the same request with this key shows it",
             )
-    await worker.commit()
+    await worker.commit_to_end()
     worker.notify()
     return answer(worker, done=done)
 

@@ -219,6 +219,11 @@ class Worker:
         if errors:
             raise store_error(errors[0], self.name) from errors[0]
 
+    async def commit_to_end(self) -> None:
+        """As `commit`, for an owner's word: others wait for it, even if its owner does no more."""
+        with trio.CancelScope(shield=True):
+            await self.commit()
+
     def create(self, entry: Create) -> None:
         """The first entry of a new worker."""
         self.append(entry)

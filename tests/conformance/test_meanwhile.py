@@ -1,7 +1,8 @@
 """What is under way when a worker is deleted, or when those who listen to the executor fail."""
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +15,7 @@ from executor.worker.revision import Revisions
 from executor.worker.rows import read_worker_id
 from oplog.engine import TABLES
 from oplog.entry import End, Interrupted, Revert, Start
+from tests.support import guests
 from tests.support.engines import Hold
 from tests.support.executors import (
     LastingEngine,
@@ -28,6 +30,7 @@ from tests.support.executors import (
 )
 from tests.support.programs import Gate, echo
 from tests.support.rules_guest import WORKER, RulesPeer, index_of, rules
+from tests.support.sources import StillSources
 
 KEPT = {"meta", "components", "component_names", "component_bytes"}
 
@@ -142,24 +145,88 @@ def test_who_takes_everything_up_passes_over_a_worker_that_is_being_deleted():
     run(case)
 
 
-def test_who_resumes_a_worker_and_does_not_wait_has_resumed_it():
+@pytest.mark.parametrize("word", ["resume", "interrupt", "cancel"])
+def test_who_speaks_on_a_worker_and_does_not_wait_is_heard_by_all_who_do(word):
     async def case():
         engine = LastingEngine()
         gate = Gate("read-remote")
+        asks = {
+            "resume": lambda shem: shem.resume("relay/w"),
+            "interrupt": lambda shem: shem.interrupt("relay/w"),
+            "cancel": lambda shem: shem.cancel("relay/w", "behind"),
+        }
+        heard = []
+
+        async def wait(shem):
+            with suppress(InvocationInterrupted):
+                heard.append((await shem.wait("relay/w", "behind")).error)
+
         async with deployed(engine=engine, host=[gate.call]) as shem:
             await shem.submit("relay/w", "relay", ["a"], key="k")
+            await shem.submit("relay/w", "count", key="behind")
             await gate.entered.wait()
-            assert (await shem.interrupt("relay/w")).done
-            gate.go.set()
-            hold = Hold()
-            engine.on_write = hold
+            if word == "resume":
+                assert (await shem.interrupt("relay/w")).done
+                gate.go.set()
+            async with trio.open_nursery() as waiting:
+                if word != "resume":
+                    waiting.start_soon(wait, shem)
+                    await wait_all_tasks_blocked()
+                await said_and_gone(engine, lambda: asks[word](shem))
+            if word == "resume":
+                await until_state(engine, "relay/w", "idle")
+            else:
+                assert [error.kind for error in heard] == ["cancelled"] * (word == "cancel")
+
+    run(case)
+
+
+async def said_and_gone(engine, ask):
+    """`ask` begins, and its caller waits no more before what it writes is durable."""
+    hold = Hold()
+    engine.on_write = hold
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.to_thread.run_sync(hold.entered.wait, 60)
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await wait_all_tasks_blocked()
+        engine.on_write = lambda _: None
+        hold.go.set()
+
+
+def test_who_completes_a_promise_and_does_not_wait_wakes_its_worker():
+    async def case():
+        engine, sources = LastingEngine(), StillSources()
+        async with opened(engine, sources=sources) as shem:
+            await shem.deploy(guests.approval_component(), name="approval")
+            await shem.submit("approval/w", "request", ["a bridge"], key="k")
+            await sources.until_asleep()
+            sources.advance(2 * 10**9)
+            await until_state(engine, "approval/w", "suspended")
+            [made] = (await shem.promises("approval/w")).promises
+            complete = partial(shem.complete_promise, "approval/w", made.promise, b"yes")
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(shem.resume, "relay/w")
-                await trio.to_thread.run_sync(hold.entered.wait, 60)
-                nursery.cancel_scope.cancel()
-            engine.on_write = lambda _: None
-            hold.go.set()
-            await until_state(engine, "relay/w", "idle")
+                nursery.start_soon(shem.wait, "approval/w", "k")
+                await wait_all_tasks_blocked()
+                await said_and_gone(engine, complete)
+            assert (await shem.wait("approval/w", "k")).value == ("a bridge", "yes", 1)
+
+    run(case)
+
+
+def test_who_reverts_a_worker_that_stands_still_and_does_not_wait_has_it_go_on():
+    async def case():
+        engine = LastingEngine()
+
+        async def perform(effect):
+            raise ValueError("a fault of who performs effects")
+
+        async with deployed(engine=engine, host=[echo("read-remote")], perform=perform) as shem:
+            with pytest.raises(ShemError, match="a fault of who performs effects"):
+                await shem.invoke("relay/w", "relay", ["a"])
+            await said_and_gone(engine, lambda: shem.revert("relay/w", last=1))
+            assert await shem.invoke("relay/w", "count") == 0
 
     run(case)
 

@@ -125,8 +125,8 @@ def test_a_word_whose_owner_does_not_wait_for_it_is_said_all_the_same():
                 nursery.start_soon(shem.resolve, WORKER, start, "repeat")
                 await trio.to_thread.run_sync(hold.entered.wait, 30)
                 nursery.cancel_scope.cancel()
-            engine.on_write = lambda _: None
-            hold.go.set()
+                engine.on_write = lambda _: None
+                hold.go.set()
             await until_state(engine, WORKER, "idle")
         assert peer.writes == [1, 2]
         assert choices(engine) == ["asked", "repeat", "begun"]
