@@ -42,7 +42,11 @@ class Exchange:
         head = h11.Request(
             method="POST",
             target=f"/v1/{operation}",
-            headers=[("Host", "store"), ("Content-Length", str(len(body)))],
+            headers=[
+                ("Host", "store"),
+                ("Content-Length", str(len(body))),
+                ("Connection", "close"),  # or it would be kept there for the next request
+            ],
         )
         for event in (head, h11.Data(data=body), h11.EndOfMessage()):
             sent = self._http.send(event)

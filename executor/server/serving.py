@@ -19,8 +19,9 @@ from executor.worker.opening import open_store
 from executor.world import World
 from oplog.room import refusal
 
-KEEP_ALIVE_S: Final = 3_600.0
-"""Connections belong to processes of this machine and end with them."""
+KEEP_ALIVE_S: Final = 10.0
+"""How long a connection is kept on which nothing is asked, each with its descriptor: also one whose
+other end is closed, which the server does not look for then."""
 
 
 @asynccontextmanager

@@ -2,14 +2,17 @@
 
 import json
 import signal
+import socket
 import stat
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 
 import pytest
 import trio
 
 from executor import Executor
 from executor.errors import HostBindingError
+from executor.server.door import short_path
 from guests import recipes
 from tests.support import guests
 from tests.support.terminals import Terminals
@@ -366,3 +369,19 @@ def test_a_store_with_a_long_path_is_reached(tmp_path):
         server.kill()
     finally:
         opened.close()
+
+
+def test_a_connection_ends_with_its_request_where_the_store_is_run(terminals):
+    server = terminals.serve()
+
+    def descriptors():
+        return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+
+    assert terminals.shem("invoke", "adder/w", "add", "1").code == 0
+    before = descriptors()
+    for _ in range(5):
+        assert terminals.shem("invoke", "adder/w", "add", "1").code == 0
+        assert terminals.shem("worker", "adder/w").code == 0
+    with socket.socket(socket.AF_UNIX) as empty, short_path(terminals.store) as short:
+        empty.connect(short)
+    terminals.until(lambda: descriptors() <= before)
