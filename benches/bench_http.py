@@ -129,7 +129,7 @@ async def ask_once(client: HttpClient, port: int) -> None:
         headers=[],
         has_body=False,
     )
-    exchange = await client.begin(request, LOOPBACK)
+    exchange = await client.begin(request, LOOPBACK, worker="plain")
     await exchange.send_end([])
     assert (await exchange.receive_head()).status == 200
     while not isinstance(await exchange.receive(), Ended):
